@@ -1,0 +1,59 @@
+"""squircuit: squared tensor networks and circuits that are normalised by construction."""
+
+from squircuit import errors, families, inference, networks, regions, units
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
+from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
+from squircuit.families import (
+    BSpline,
+    Categorical,
+    Family,
+    Fourier,
+    Gaussian,
+    Hermite,
+    Laguerre,
+    Legendre,
+    Orthonormalised,
+)
+from squircuit.inference import marginal, partition
+from squircuit.properties import (
+    Report,
+    Verdict,
+    are_compatible,
+    check,
+    is_basis_decomposable,
+    is_decomposable,
+    is_deterministic,
+    is_orthogonal,
+    is_regular_orthogonal,
+    is_smooth,
+    is_structured_decomposable,
+    is_unitary,
+    satisfies_u1,
+    satisfies_u2,
+    satisfies_u3,
+    satisfies_u4,
+)
+from squircuit.reference import evaluate, inner_product, integrate
+from squircuit.regions import RegionGraph
+from squircuit.transforms import Unitarised, conjugate, multiply, square, unitarise, unroll
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # the folders
+    "errors", "families", "inference", "networks", "regions", "units",
+    # input functions
+    "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre", "Orthonormalised",
+    # circuits
+    "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph", "Sum", "build",
+    # properties
+    "Report", "Verdict", "are_compatible", "check", "is_basis_decomposable", "is_decomposable",
+    "is_deterministic", "is_orthogonal", "is_regular_orthogonal", "is_smooth", "is_structured_decomposable",
+    "is_unitary", "satisfies_u1", "satisfies_u2", "satisfies_u3", "satisfies_u4",
+    # what a circuit means
+    "evaluate", "inner_product", "integrate", "marginal", "partition",
+    # circuit to circuit
+    "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
+    # errors
+    "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
+]  # fmt: skip

@@ -1,0 +1,229 @@
+"""From a region graph to a circuit: one sum layer a region, one product layer a partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from squircuit.circuits.circuit import Circuit
+from squircuit.circuits.layers import Hadamard, Input, Kronecker, Layer, Sum
+from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.errors import ParameterError, StructureError
+from squircuit.families import Family
+from squircuit.regions import Region, RegionGraph
+
+Product: TypeAlias = Literal["kronecker", "hadamard"]
+Tie: TypeAlias = Literal["inputs"] | int | None
+
+
+def build(
+    regions: RegionGraph,
+    family: Family | Sequence[Family],
+    units: int,
+    product: Product = "kronecker",
+    roots: int = 1,
+    tie: Tie = None,
+    *,
+    unitary: bool = True,
+    is_complex: bool = True,
+    mixing: bool = True,
+    input_sums: bool = False,
+    root_weights: Literal["uniform", "learnable"] = "uniform",
+) -> Circuit:
+    """The circuit of a region graph, as in the paper's experiments (App. "Image Distribution Estimation").
+
+    A leaf region becomes an input layer of K units; a partition becomes a product layer; a region
+    becomes a sum layer over the products of its partitions. Several leaves over one variable are
+    mutually orthogonal blocks of rows of one semi-unitary matrix (U1), and where alternatives share
+    no sub-region, (U4) holds as well.
+
+    Args:
+        regions: which variables are split how, see :mod:`squircuit.regions`.
+        family: the input functions of every variable, or a list with one family a variable.
+        units: K. A unitary Kronecker circuit uses fewer units where the inputs of a layer span
+            fewer dimensions (a binary variable has two orthonormal functions, not eight).
+        product: ``"kronecker"`` or ``"hadamard"``.
+        roots: R, the number of root units.
+        tie: ``"inputs"`` (or 0) shares one input weight among all variables with the same family;
+            a number L shares, besides, one sum weight a shape in each of the L lowest levels.
+        unitary: semi-unitary weights; False gives the baseline of free weights (±² in the paper).
+        is_complex: complex weights; False gives real ones.
+        mixing: input layers are K mixtures of the family's functions; False: the functions themselves.
+        input_sums: add a K×K sum on top of every input layer (the paper's benchmark set-up).
+        root_weights: weights of the root units in p = Σ_r π_r |c_r|².
+
+    Example:
+        >>> from squircuit.families import Categorical
+        >>> from squircuit.regions import quad_tree
+        >>> circuit = build(quad_tree((28, 28)), Categorical(256), units=8)
+        >>> circuit.num_parameters()
+        20133888
+    """
+    settings = _Settings(regions, _families(regions, family), units, product, roots, tie, unitary, is_complex)
+    _check(settings, mixing, root_weights)
+    layers: list[Layer] = []
+    for index, region in enumerate(regions.regions):
+        layers.append(_region_layer(settings, index, region, layers, mixing, input_sums))
+    learnable = root_weights == "learnable"
+    simplex = Parameter((roots,), Constraint.SIMPLEX, is_complex=False, name="roots") if learnable else None
+    return Circuit(layers[-1], root_weights=simplex)
+
+
+@dataclass
+class _Settings:
+    """The choices of one call to ``build``, and the parameters made so far."""
+
+    regions: RegionGraph
+    families: Sequence[Family]
+    units: int
+    product: Product
+    roots: int
+    tie: Tie
+    unitary: bool
+    is_complex: bool
+    made: dict[str, Parameter] = field(default_factory=dict)
+    used_rows: Counter[int] = field(default_factory=Counter)  # variable -> rows given to its leaves
+
+    def __post_init__(self) -> None:
+        self.heights = self.regions.heights()
+        leaves = (region for region in self.regions.regions if not region.partitions)
+        self.leaf_counts = Counter(_variable(region) for region in leaves)
+
+    @property
+    def tied_levels(self) -> int:
+        """−1: nothing is tied; 0: inputs; L: inputs and the L lowest levels of sums."""
+        if self.tie is None:
+            return -1
+        return 0 if self.tie == "inputs" else int(self.tie)
+
+    def parameter(self, name: str, shape: tuple[int, int]) -> Parameter:
+        constraint = Constraint.SEMI_UNITARY if self.unitary else Constraint.FREE
+        if name not in self.made:
+            self.made[name] = Parameter(shape, constraint, self.is_complex, name)
+        return self.made[name]
+
+    def width(self, available: int, wanted: int | None = None) -> int:
+        """K units, or as many as are available where rows must stay orthonormal."""
+        wanted = self.units if wanted is None else wanted
+        return min(wanted, available) if self.unitary and self.product == "kronecker" else wanted
+
+
+def _region_layer(
+    settings: _Settings, index: int, region: Region, layers: list[Layer], mixing: bool, input_sums: bool
+) -> Layer:
+    is_root = index == len(settings.regions.regions) - 1
+    if region.partitions:
+        products = [_product(settings, [layers[i] for i in partition]) for partition in region.partitions]
+        return _sum(settings, index, products, is_root)
+    layer: Layer = _input(settings, region, mixing)
+    if input_sums and not is_root:
+        layer = Sum(layer, weight=settings.parameter(f"{_leaf_name(settings, index)}", (layer.units,) * 2))
+    return _sum(settings, index, [layer], is_root) if is_root else layer
+
+
+def _product(settings: _Settings, inputs: list[Layer]) -> Layer:
+    return Kronecker(inputs) if settings.product == "kronecker" else Hadamard(inputs)
+
+
+def _sum(settings: _Settings, index: int, inputs: list[Layer], is_root: bool) -> Layer:
+    available = sum(layer.units for layer in inputs)
+    units = settings.roots if is_root else settings.width(available)
+    height = settings.heights[index]
+    tied = height <= settings.tied_levels and not is_root
+    name = f"level{height}.{units}x{available}" if tied else f"region{index}"
+    if is_root and settings.unitary and units > available:
+        raise StructureError(
+            "semi-unitary (U3)", "root", f"{units} root units over {available} inputs", f"use roots ≤ {available}"
+        )
+    return Sum(inputs, weight=settings.parameter(name, (units, available)))
+
+
+def _input(settings: _Settings, region: Region, mixing: bool) -> Input:
+    variable = _variable(region)
+    family = settings.families[variable]
+    parameters = {
+        name: Parameter(tuple(value.shape), Constraint.FREE, False, f"x{variable}.{name}", value)
+        for name, value in family.parameters().items()
+        if f"x{variable}.{name}" not in settings.made
+    }
+    settings.made.update({f"x{variable}.{name}": p for name, p in parameters.items()})
+    shared = {name: settings.made[f"x{variable}.{name}"] for name in family.parameters()}
+    if not mixing:
+        return Input(variable, family, parameters=shared)
+    blocks = settings.leaf_counts[variable]
+    units = settings.width(family.size // blocks)
+    _check_fits(settings, variable, family, units, blocks)
+    name = f"inputs.{settings.families.index(family)}.{blocks}" if settings.tied_levels >= 0 else f"x{variable}"
+    first_row = settings.used_rows[variable]
+    settings.used_rows[variable] += units
+    weight = settings.parameter(name, (units * blocks, family.size))
+    return Input(variable, family, units, weight, first_row, shared)
+
+
+def _leaf_name(settings: _Settings, index: int) -> str:
+    return "inputs.sum" if settings.tied_levels >= 0 else f"region{index}"
+
+
+def _variable(leaf: Region) -> int:
+    (variable,) = leaf.scope
+    return variable
+
+
+def _families(regions: RegionGraph, family: Family | Sequence[Family]) -> Sequence[Family]:
+    if isinstance(family, Family):
+        return [family] * regions.num_variables
+    families = list(family)
+    if len(families) != regions.num_variables:
+        raise ParameterError(
+            f"build: {len(families)} families for {regions.num_variables} variables: pass one for each, or one for all"
+        )
+    return families
+
+
+def _check(settings: _Settings, mixing: bool, root_weights: str) -> None:
+    for name in ("units", "roots"):
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(f"build: {name} must be an integer ≥ 1, got {value!r}")
+    if settings.product not in ("kronecker", "hadamard"):
+        raise ParameterError(f"build: product must be 'kronecker' or 'hadamard', got {settings.product!r}")
+    if root_weights not in ("uniform", "learnable"):
+        raise ParameterError(f"build: root_weights must be 'uniform' or 'learnable', got {root_weights!r}")
+    tie = settings.tie
+    if not (tie is None or tie == "inputs" or (isinstance(tie, int) and tie >= 0)):
+        raise ParameterError(f"build: tie must be None, 'inputs' or a number of levels ≥ 0, got {tie!r}")
+    for variable, family in enumerate(settings.families):
+        _check_family(settings, variable, family, mixing)
+
+
+def _check_family(settings: _Settings, variable: int, family: Family, mixing: bool) -> None:
+    if not isinstance(family, Family):
+        raise ParameterError(f"build: {family!r} for variable {variable} is not a family of functions")
+    if settings.unitary and not family.is_orthonormal:
+        raise StructureError(
+            "orthonormal (U1)",
+            f"variable {variable}",
+            f"the functions of {type(family).__name__} are not orthonormal",
+            "use an orthonormal family (Orthonormalised makes one of any), or unitary=False",
+        )
+    blocks = settings.leaf_counts[variable]
+    if not mixing and (blocks > 1 and settings.unitary):
+        raise StructureError(
+            "orthonormal (U1)",
+            f"variable {variable}",
+            f"{blocks} input layers would hold the same functions",
+            "use mixing=True, which gives them orthogonal blocks",
+        )
+
+
+def _check_fits(settings: _Settings, variable: int, family: Family, units: int, blocks: int) -> None:
+    if settings.unitary and (units < 1 or units * blocks > family.size):
+        most = family.size // blocks
+        raise StructureError(
+            "orthonormal (U1)",
+            f"variable {variable}",
+            f"{blocks} input layer(s) of {max(units, 1)} orthonormal functions do not fit in a basis of {family.size}",
+            f"use units ≤ {most}, or a larger family" if most else "use a larger family or fewer alternatives",
+        )

@@ -1,0 +1,277 @@
+"""The four kinds of layers of a tensorized circuit (Def. "Tensorized circuit" of the paper).
+
+Layers are immutable and refer to their inputs as objects, so a circuit is written down from the
+inputs to the root in plain Python:
+
+>>> from squircuit.families import Categorical
+>>> x, y = Input(0, Categorical(2)), Input(1, Categorical(3))
+>>> root = Sum([Kronecker([x, y])], units=1)
+>>> root.scope, root.weight.shape
+(frozenset({0, 1}), (1, 6))
+
+A *scalar* circuit (Def. 1 of the paper) is one in which every layer has a single unit.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias, final
+
+from torch import Tensor
+
+from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.errors import ParameterError, StructureError
+from squircuit.families import Family
+from squircuit.regions.scope import Scope, describe
+
+Weight: TypeAlias = Parameter | Tensor | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Layer(ABC):
+    """A vector of ``units`` functions over the variables of ``scope``."""
+
+    inputs: tuple[Layer, ...]
+    scope: Scope
+    units: int
+
+    @property
+    def kind(self) -> str:
+        """Lower-case name of the kind: input, hadamard, kronecker or sum."""
+        return type(self).__name__.lower()
+
+    @property
+    def label(self) -> str:
+        """How messages speak of this layer."""
+        return f"{self.kind} layer over {describe(self.scope)}"
+
+    @property
+    def size(self) -> int:
+        """The number of input connections of the layer's units."""
+        return self.units * len(self.inputs)
+
+    def named_parameters(self) -> dict[str, Parameter]:
+        """The layer's parameters by their role in it: ``weight``, or a name of its family's."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"<{self.label}, {self.units} units>"
+
+    def _set(self, **fields: Any) -> None:
+        # the one place where the fields of a frozen layer are written
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Input(Layer):
+    """K functions of one variable: ℓ(x) = W φ(x), with φ the n functions of a family.
+
+    Args:
+        variable: index of the variable, from 0.
+        family: the n functions φ.
+        units: K; with neither ``units`` nor ``weight`` the layer is φ itself (K = n, no weight).
+        weight: parameter or value of shape (rows, n); drawn semi-unitary where absent and φ orthonormal.
+        first_row: the layer uses rows first_row … first_row + K − 1 of the weight, so that several
+            layers over one variable are mutually orthogonal blocks of one semi-unitary matrix (U1).
+        parameters: the learnable parameters of the family, by name; made here where absent.
+    """
+
+    variable: int
+    family: Family
+    weight: Parameter | None
+    first_row: int
+    parameters: Mapping[str, Parameter]
+
+    def __init__(
+        self,
+        variable: int,
+        family: Family,
+        units: int | None = None,
+        weight: Weight = None,
+        first_row: int = 0,
+        parameters: Mapping[str, Parameter] | None = None,
+    ) -> None:
+        if isinstance(variable, bool) or not isinstance(variable, int) or variable < 0:
+            raise ParameterError(f"input layer: variable must be an integer from 0, got {variable!r}")
+        if not isinstance(family, Family):
+            raise ParameterError(f"input layer over variable {variable}: {family!r} is not a family of functions")
+        mixing = _input_weight(variable, family, units, weight)
+        if units is None:
+            units = family.size if mixing is None else mixing.shape[0] - first_row
+        self._set(inputs=(), scope=frozenset({variable}), units=units, variable=variable, family=family)
+        self._set(weight=mixing, first_row=first_row)
+        self._set(parameters=_family_parameters(family, parameters or {}))
+        self._check()
+
+    def named_parameters(self) -> dict[str, Parameter]:
+        mixing = {} if self.weight is None else {"weight": self.weight}
+        return {**mixing, **self.parameters}
+
+    def _check(self) -> None:
+        where = self.label
+        if self.weight is None:
+            return
+        rows, columns = self.weight.shape
+        if columns != self.family.size:
+            raise ParameterError(
+                f"{where}: weight has {columns} columns, but the family has {self.family.size} functions"
+            )
+        if self.units < 1 or self.first_row < 0 or self.first_row + self.units > rows:
+            raise ParameterError(
+                f"{where}: rows {self.first_row} to {self.first_row + self.units - 1} are not in a weight "
+                f"of {rows} rows"
+            )
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class _Product(Layer):
+    def __init__(self, inputs: Sequence[Layer]) -> None:
+        layers = _as_layers(self.kind, inputs)
+        self._set(inputs=layers, scope=frozenset().union(*(layer.scope for layer in layers)))
+        self._set(units=self._width(layers))
+
+    def _width(self, layers: tuple[Layer, ...]) -> int:
+        return math.prod(layer.units for layer in layers)
+
+
+@final
+class Kronecker(_Product):
+    """ℓ = ℓ₁ ⊗ … ⊗ ℓ_N: all products of one unit of each input, the first input's index slowest."""
+
+
+@final
+class Hadamard(_Product):
+    """ℓ = ℓ₁ ⊙ … ⊙ ℓ_N: unit k is the product of the k-th units; all inputs have equal width."""
+
+    def _width(self, layers: tuple[Layer, ...]) -> int:
+        widths = [layer.units for layer in layers]
+        if len(set(widths)) > 1:
+            raise StructureError(
+                "a Hadamard product",
+                self.label,
+                f"its inputs have different numbers of units, {widths}",
+                "give them equal widths, or use Kronecker",
+            )
+        return widths[0]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Sum(Layer):
+    """ℓ = W [ℓ₁ … ℓ_N]: a matrix times the concatenation of its inputs.
+
+    Args:
+        inputs: one layer or several, all over the same variables.
+        units: K1, the rows of W; taken from ``weight`` where that is given.
+        weight: parameter or value of shape (K1, ΣK_i); a semi-unitary parameter where absent.
+    """
+
+    weight: Parameter
+
+    def __init__(
+        self, inputs: Layer | Sequence[Layer], units: int | None = None, weight: Weight = None
+    ) -> None:
+        layers = _as_layers("sum", [inputs] if isinstance(inputs, Layer) else inputs)
+        self._set(inputs=layers, scope=frozenset().union(*(layer.scope for layer in layers)), units=units or 0)
+        parameter = _sum_weight(self, units, weight)
+        self._set(units=parameter.shape[0], weight=parameter)
+        if parameter.shape[1] != self.input_units:
+            raise StructureError(
+                "a sum",
+                self.label,
+                f"its weight has {parameter.shape[1]} columns, its inputs have "
+                f"{[layer.units for layer in layers]} units",
+                f"pass a weight with {self.input_units} columns",
+            )
+
+    @property
+    def input_units(self) -> int:
+        """K2, the total number of units of the inputs."""
+        return sum(layer.units for layer in self.inputs)
+
+    @property
+    def size(self) -> int:
+        return self.units * self.input_units
+
+    def named_parameters(self) -> dict[str, Parameter]:
+        return {"weight": self.weight}
+
+
+def _as_layers(kind: str, inputs: Sequence[Layer]) -> tuple[Layer, ...]:
+    layers = tuple(inputs)
+    if not layers:
+        raise StructureError(f"a {kind} layer", kind, "it has no inputs", "pass at least one layer")
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise ParameterError(f"{kind} layer: input {layer!r} is not a layer")
+    return layers
+
+
+def _as_parameter(weight: Parameter | Tensor) -> Parameter:
+    """A plain tensor becomes a free parameter with that value."""
+    if isinstance(weight, Parameter):
+        return weight
+    return Parameter(tuple(weight.shape), Constraint.FREE, is_complex=weight.is_complex(), value=weight)
+
+
+def _input_weight(variable: int, family: Family, units: int | None, weight: Weight) -> Parameter | None:
+    if weight is not None:
+        parameter = _as_parameter(weight)
+        if len(parameter.shape) != 2:
+            raise ParameterError(f"input layer over variable {variable}: weight must be a matrix, got {parameter.shape}")
+        return parameter
+    if units is None:
+        return None
+    if units < 1:
+        raise ParameterError(f"input layer over variable {variable}: units must be ≥ 1, got {units}")
+    if not family.is_orthonormal:
+        return Parameter((units, family.size), Constraint.FREE)
+    if units > family.size:
+        raise StructureError(
+            "orthonormal (U1)",
+            f"input layer over variable {variable}",
+            f"{units} orthonormal functions do not fit in a basis of {family.size}",
+            f"use units ≤ {family.size}, or a larger family",
+        )
+    return Parameter((units, family.size))
+
+
+def _family_parameters(family: Family, given: Mapping[str, Parameter]) -> Mapping[str, Parameter]:
+    initial = family.parameters()
+    unknown = set(given) - set(initial)
+    if unknown:
+        raise ParameterError(f"{type(family).__name__} has parameters {sorted(initial)}, not {sorted(unknown)}")
+    made = {
+        name: given[name]
+        if name in given
+        else Parameter(tuple(value.shape), Constraint.FREE, is_complex=False, value=value)
+        for name, value in initial.items()
+    }
+    return MappingProxyType(made)
+
+
+def _sum_weight(layer: Sum, units: int | None, weight: Weight) -> Parameter:
+    if weight is not None:
+        parameter = _as_parameter(weight)
+        if len(parameter.shape) != 2:
+            raise ParameterError(f"{layer.label}: weight must be a matrix, got shape {parameter.shape}")
+        if units is not None and units != parameter.shape[0]:
+            raise ParameterError(f"{layer.label}: units={units}, but its weight has {parameter.shape[0]} rows")
+        return parameter
+    units = 1 if units is None else units
+    if units < 1:
+        raise ParameterError(f"{layer.label}: units must be ≥ 1, got {units}")
+    if units > layer.input_units:
+        raise StructureError(
+            "semi-unitary (U3)",
+            layer.label,
+            f"{units} units cannot have orthonormal rows over {layer.input_units} inputs",
+            f"use units ≤ {layer.input_units}, or weight=Parameter(…, constraint='free')",
+        )
+    return Parameter((units, layer.input_units))

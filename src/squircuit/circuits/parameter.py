@@ -1,0 +1,117 @@
+"""Parameters: named arrays that layers refer to, and what values they may take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import final
+
+import torch
+from torch import Tensor
+
+from squircuit.errors import ParameterError, StructureError
+
+
+class Constraint(StrEnum):
+    """Where the values of a parameter live."""
+
+    SEMI_UNITARY = "semi-unitary"  #: W Wᴴ = I, property (U3) of the paper
+    FREE = "free"  #: any numbers
+    FIXED = "fixed"  #: part of the structure: identities, permutations
+    SIMPLEX = "simplex"  #: non-negative, summing to one
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """An array that one or several layers use: two layers that hold the *same* object are tied.
+
+    Args:
+        shape: ``(K1, K2)`` for the weight of a layer.
+        constraint: semi-unitary (rows orthonormal, so K1 ≤ K2), free, fixed or simplex.
+        is_complex: complex numbers; one of them counts as two real parameters.
+        name: unique in its circuit; the circuit makes one up where it is absent.
+        value: the initial value, where it is not to be drawn at random.
+
+    Example:
+        >>> shared = Parameter((2, 4), name="shared")
+        >>> shared.num_reals
+        16
+        >>> w = shared.draw(torch.Generator().manual_seed(0), torch.complex128)
+        >>> bool(torch.allclose(w @ w.mH, torch.eye(2, dtype=w.dtype)))
+        True
+    """
+
+    shape: tuple[int, ...]
+    constraint: Constraint = Constraint.SEMI_UNITARY
+    is_complex: bool = True
+    name: str | None = None
+    value: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(s) for s in self.shape))
+        object.__setattr__(self, "constraint", Constraint(self.constraint))
+        if any(s < 1 for s in self.shape):
+            raise ParameterError(f"parameter {self.label}: every side of shape {self.shape} must be ≥ 1")
+        if self.constraint is Constraint.SEMI_UNITARY:
+            self._require_wide()
+        if self.constraint is Constraint.FIXED and self.value is None:
+            raise ParameterError(f"parameter {self.label} is fixed but has no value: pass value=…")
+        if self.value is not None:
+            object.__setattr__(self, "value", self.checked(self.value))
+
+    def _require_wide(self) -> None:
+        if len(self.shape) != 2 or self.shape[0] > self.shape[1]:
+            raise StructureError(
+                "semi-unitary",
+                f"parameter {self.label}",
+                f"a semi-unitary weight of shape {self.shape} cannot have orthonormal rows",
+                "use at most as many units as inputs, or constraint='free'",
+            )
+
+    @property
+    def label(self) -> str:
+        """The name, or a stand-in for messages."""
+        return self.name if self.name is not None else f"of shape {self.shape}"
+
+    @property
+    def num_weights(self) -> int:
+        """Number of entries; none for a fixed parameter, which is structure."""
+        return 0 if self.constraint is Constraint.FIXED else math.prod(self.shape)
+
+    @property
+    def num_reals(self) -> int:
+        """Number of real parameters: a complex entry counts twice, as in the paper's tables."""
+        return self.num_weights * (2 if self.is_complex else 1)
+
+    def checked(self, value: Tensor) -> Tensor:
+        """``value`` if it has this parameter's shape and kind and finite entries; else one clear error."""
+        value = torch.as_tensor(value).resolve_conj()
+        if tuple(value.shape) != self.shape:
+            raise ParameterError(f"parameter {self.label} has shape {self.shape}, got {tuple(value.shape)}")
+        if value.is_complex() and not self.is_complex:
+            raise ParameterError(f"parameter {self.label} is real, got {value.dtype}: pass its real part")
+        if not torch.isfinite(value).all():
+            raise ParameterError(f"parameter {self.label}: the value holds NaN or infinity")
+        if self.constraint is Constraint.SIMPLEX and (value.min() < 0 or abs(value.sum() - 1) > 1e-5):
+            raise ParameterError(f"parameter {self.label} must be ≥ 0 and sum to 1, got {value.tolist()}")
+        return value if value.is_floating_point() or value.is_complex() else value.double()
+
+    def draw(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """A random value: Haar-distributed where semi-unitary, variance 1/K2 where free."""
+        dtype = dtype if self.is_complex else dtype.to_real()
+        if self.constraint is Constraint.SIMPLEX:
+            return torch.full(self.shape, 1 / math.prod(self.shape), dtype=dtype.to_real())
+        # drawn in double precision, so that one seed gives one circuit whatever the dtype
+        wide = torch.complex128 if self.is_complex else torch.float64
+        gaussian = torch.randn(self.shape, generator=generator, dtype=wide)
+        if self.constraint is Constraint.FREE:
+            return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
+        return _haar(gaussian).to(dtype)
+
+
+def _haar(gaussian: Tensor) -> Tensor:
+    """Rows orthonormalised; the unique QR (positive diagonal of R) makes the distribution uniform."""
+    q, r = torch.linalg.qr(gaussian.mH)
+    return (q * r.diagonal().sgn()).mH

@@ -1,0 +1,78 @@
+"""A circuit in a table: equal layers on one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from squircuit.circuits.layers import Input, Layer, Sum
+
+if TYPE_CHECKING:
+    from squircuit.circuits.circuit import Circuit
+
+
+def summary(circuit: Circuit) -> str:
+    """Layers by kind and shape, from the inputs to the root, with counts of layers and parameters.
+
+    >>> from squircuit.circuits import build
+    >>> from squircuit.families import Categorical
+    >>> from squircuit.regions import quad_tree
+    >>> print(build(quad_tree((4, 4)), Categorical(256), units=4).summary())
+    kind      | layers | inputs        | units | weight  | constraint   | parameters
+    ----------+--------+---------------+-------+---------+--------------+-----------
+    input     |     16 | Categorical   |     4 | 4 × 256 | semi-unitary |     32,768
+    kronecker |      4 | 4 × 4 × 4 × 4 |   256 |         |              |
+    sum       |      4 | 256           |     4 | 4 × 256 | semi-unitary |      8,192
+    kronecker |      1 | 4 × 4 × 4 × 4 |   256 |         |              |
+    sum       |      1 | 256           |     1 | 1 × 256 | semi-unitary |        512
+    16 variables, 26 layers, size 11,520, 41,472 real parameters (20,736 weights)
+    """
+    depths = _depths(circuit)
+    groups = Counter((depths[layer], *_row(layer)) for layer in circuit.layers)
+    counted: set[object] = set()
+    reals: Counter[tuple[object, ...]] = Counter()
+    for layer in circuit.layers:
+        for parameter in set(layer.named_parameters().values()) - counted:  # a tied one counts once
+            counted.add(parameter)
+            reals[(depths[layer], *_row(layer))] += parameter.num_reals
+    rows = [
+        (kind, f"{groups[key]:,}", inputs, units, weight, constraint, f"{reals[key]:,}" if weight else "")
+        for key in groups
+        for _, kind, inputs, units, weight, constraint in [key]
+    ]
+    head = ("kind", "layers", "inputs", "units", "weight", "constraint", "parameters")
+    total = (
+        f"{len(circuit.scope)} variables, {len(circuit.layers)} layers, size {circuit.size:,}, "
+        f"{circuit.num_parameters():,} real parameters ({circuit.num_weights():,} weights)"
+    )
+    return table(head, rows, right={1, 3, 6}) + "\n" + total
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]], right: set[int]) -> str:
+    """Plain text columns; those in ``right`` are aligned to the right."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+
+    def line(row: tuple[str, ...]) -> str:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        return " | ".join(cells).rstrip()
+
+    header = " | ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip()
+    return "\n".join([header, "-+-".join("-" * width for width in widths), *(line(row) for row in rows)])
+
+
+def _depths(circuit: Circuit) -> dict[Layer, int]:
+    depths: dict[Layer, int] = {}
+    for layer in circuit.layers:
+        depths[layer] = 1 + max((depths[item] for item in layer.inputs), default=-1)
+    return depths
+
+
+def _row(layer: Layer) -> tuple[str, str, str, str, str]:
+    """Kind, inputs, units, weight and constraint of a layer, as text."""
+    if isinstance(layer, Input):
+        inputs = type(layer.family).__name__
+    else:
+        inputs = (" + " if isinstance(layer, Sum) else " × ").join(str(item.units) for item in layer.inputs)
+    weight = layer.weight if isinstance(layer, Input | Sum) else None
+    shape = " × ".join(map(str, weight.shape)) if weight is not None else ""
+    return layer.kind, inputs, str(layer.units), shape, str(weight.constraint) if weight is not None else ""

@@ -1,0 +1,39 @@
+"""The errors of squircuit: each says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class SquircuitError(Exception):
+    """Base class of every error that squircuit raises on purpose."""
+
+
+class StructureError(SquircuitError, ValueError):
+    """A region graph or circuit lacks a property that the requested operation needs.
+
+    Args:
+        property: name of the property that is missing, e.g. ``"decomposable"``.
+        where: the region, layer or parameter at fault.
+        reason: what is wrong there, with the values seen.
+        fix: what the user can do.
+
+    Example:
+        >>> raise StructureError("decomposable", "kronecker3", "inputs share variable 2", "split the scopes")
+        Traceback (most recent call last):
+        squircuit.errors.StructureError: not decomposable at kronecker3: inputs share variable 2. Fix: split the scopes.
+    """
+
+    def __init__(self, property: str, where: str, reason: str, fix: str) -> None:
+        self.property, self.where, self.reason, self.fix = property, where, reason, fix
+        super().__init__(f"not {property} at {where}: {reason}. Fix: {fix}.")
+
+
+class ParameterError(SquircuitError, ValueError):
+    """A weight or an argument has the wrong shape, type or value."""
+
+
+class DataError(SquircuitError, ValueError):
+    """Data of the wrong shape or type, or a value outside its variable's domain."""
+
+
+class FormatError(SquircuitError, ValueError):
+    """A JSON document does not describe a valid object of squircuit."""

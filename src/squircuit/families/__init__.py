@@ -1,0 +1,46 @@
+"""Families of input functions of one variable.
+
+Orthonormal: :class:`Categorical` for discrete variables; :class:`Fourier` and :class:`Legendre` on an
+interval; :class:`Hermite` on the line; :class:`Laguerre` on a half-line; :class:`Orthonormalised` for any
+other, such as :class:`BSpline`. Not orthonormal, the baseline: :class:`Gaussian`. :class:`Conjugated` and
+:class:`Product` arise in the algebra of circuits.
+"""
+
+from __future__ import annotations
+
+from squircuit.families.base import Family, Values
+from squircuit.families.bspline import BSpline
+from squircuit.families.categorical import Categorical
+from squircuit.families.conjugated import Conjugated
+from squircuit.families.domain import Domain, Finite, HalfLine, Interval, Line
+from squircuit.families.fourier import Fourier
+from squircuit.families.gaussian import Gaussian
+from squircuit.families.hermite import Hermite
+from squircuit.families.laguerre import Laguerre
+from squircuit.families.legendre import Legendre
+from squircuit.families.orthonormalised import Orthonormalised
+from squircuit.families.product import Product
+from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
+
+__all__ = [
+    "BSpline",
+    "Categorical",
+    "Conjugated",
+    "Domain",
+    "FAMILIES",
+    "Family",
+    "Finite",
+    "Fourier",
+    "Gaussian",
+    "HalfLine",
+    "Hermite",
+    "Interval",
+    "Laguerre",
+    "Legendre",
+    "Line",
+    "Orthonormalised",
+    "Product",
+    "Values",
+    "family_from_dict",
+    "family_to_dict",
+]

@@ -1,0 +1,177 @@
+"""What a family of input functions is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from squircuit.errors import DataError, ParameterError
+from squircuit.families.domain import Domain, Finite
+from squircuit.families.quadrature import gauss_legendre, merge
+
+Values = Mapping[str, Tensor]
+
+
+class Family(ABC):
+    r"""Functions φ_1, …, φ_n of one variable: the input functions of a circuit.
+
+    A family is a description, not a container of weights: it is immutable, compares by its fields and hashes.
+    Learnable numbers (a location, a scale) are kept by the caller and handed over as ``values``, a mapping
+    from the names in :meth:`parameters`; a name left out stands for its initial value.
+
+    A new family is a final frozen dataclass that defines ``size``, :attr:`domain`, ``_functions``, and for a
+    continuous variable :meth:`breakpoints`; everything else follows, and may be overridden by a closed form.
+    """
+
+    if TYPE_CHECKING:  # at run time a dataclass would take an inherited property for its field's default
+
+        @property
+        def size(self) -> int:
+            """Number n of functions."""
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """The set on which the functions live; they are 0 outside."""
+
+    @abstractmethod
+    def _functions(self, x: Tensor, values: Values) -> Tensor:
+        """The functions at points inside the domain, (...,) → (..., n); ``values`` has all, in x's dtype."""
+
+    @property
+    def is_orthonormal(self) -> bool:
+        """Whether ∫ φ_i φ_j* = δ_ij whatever the values of the parameters."""
+        return False
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the functions take complex values."""
+        return False
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The learnable parameters: name → initial value (float64, every real number is allowed)."""
+        return {}
+
+    def evaluate(self, x: Tensor, values: Values | None = None) -> Tensor:
+        """The value of every function at every point.
+
+        Args:
+            x: points of any shape (...,): float32, float64, or integers (then computed in float64).
+            values: of the learnable parameters.
+
+        Returns:
+            (..., n) in the dtype of x, or its complex counterpart; 0 where x is outside the domain or NaN.
+        """
+        x = _as_real(x)
+        inside = self.domain.contains(x)
+        within = torch.where(inside, x, self.domain.anchor)  # a finite stand-in keeps NaN out of the gradient
+        return torch.where(inside[..., None], self._functions(within, self._resolve(values, x)), 0.0)
+
+    def inner(
+        self, other: Family, values: Values | None = None, other_values: Values | None = None
+    ) -> Tensor:
+        """The matrix ∫ φ_i(x) ψ_j(x)* dx, (n, m), of this family φ and another ψ on the same domain.
+
+        A sum for discrete variables. In float64 or complex128, and differentiable in the values.
+        """
+        if self.domain != other.domain:
+            raise ParameterError(
+                f"{type(self).__name__}.inner: {self.domain.describe()} and {other.domain.describe()} "
+                f"are different domains. Fix: pass a family on {self.domain.describe()}."
+            )
+        same_values = values is other_values or not self.parameters()
+        if self.is_orthonormal and self == other and same_values:
+            return self.gram(values)
+        nodes, weights = _common_rule(self, other, values, other_values)
+        left, right = self.evaluate(nodes, values), other.evaluate(nodes, other_values)
+        dtype = torch.promote_types(left.dtype, right.dtype)
+        return (weights * left.mT).to(dtype) @ right.conj().to(dtype)
+
+    def gram(self, values: Values | None = None) -> Tensor:
+        """The matrix ∫ φ_i(x) φ_j(x)* dx, (n, n): exactly the identity for an orthonormal family."""
+        if not self.is_orthonormal:
+            return self.inner(self, values, values)
+        dtype = torch.complex128 if self.is_complex else torch.float64
+        return torch.eye(self.size, dtype=dtype, device=device_of(values))
+
+    def integrals(self, values: Values | None = None) -> Tensor:
+        """The vector ∫ φ_i(x) dx, (n,), in float64 or complex128; a sum for discrete variables."""
+        nodes, weights = self.rule(values)
+        return (weights[:, None] * self.evaluate(nodes, values)).sum(0)
+
+    def conjugate(self) -> Family:
+        """The family of the functions φ_i*: the same object if they are real."""
+        return self
+
+    def breakpoints(self, values: Values | None = None) -> Tensor:
+        """Sorted float64 points; 16-point Gauss–Legendre between neighbours integrates every φ_i φ_j*.
+
+        Before the first and after the last the functions are zero or below 1e-18. Continuous variables only.
+        """
+        raise ParameterError(
+            f"{type(self).__name__}: breakpoints and pieces exist for continuous variables only, not for "
+            f"{self.domain.describe()}. Fix: sum over the states."
+        )
+
+    def pieces(self, values: Values | None = None) -> Tensor:
+        """Sorted float64 points between which every function is analytic. Continuous variables only."""
+        return self.breakpoints(values)[[0, -1]]
+
+    def rule(self, values: Values | None = None) -> tuple[Tensor, Tensor]:
+        """Nodes and weights, (q,) each, that integrate products of two functions of the family."""
+        return _common_rule(self, self, values, values)
+
+    def _resolve(self, values: Values | None, like: Tensor) -> dict[str, Tensor]:
+        """All parameters, given or else initial, in the dtype and on the device of ``like``."""
+        initial, given = self.parameters(), {} if values is None else values
+        for name in given:
+            if name not in initial:
+                raise self._unknown(name, initial)
+        shaped = {name: self._shaped(name, given.get(name, first), first) for name, first in initial.items()}
+        return {name: value.to(like) for name, value in shaped.items()}
+
+    def _shaped(self, name: str, value: Tensor, first: Tensor) -> Tensor:
+        if value.shape != first.shape:
+            raise ParameterError(
+                f"{type(self).__name__}: the value of {name} has shape {tuple(value.shape)}. "
+                f"Fix: pass a tensor of shape {tuple(first.shape)}."
+            )
+        return value
+
+    def _unknown(self, name: str, initial: Values) -> ParameterError:
+        nearest = get_close_matches(name, initial, n=1, cutoff=0.0)
+        fix = f"did you mean {nearest[0]!r}" if nearest else "pass no values, it has no learnable parameters"
+        return ParameterError(f"{type(self).__name__}: unknown parameter {name!r}. Fix: {fix}.")
+
+
+def _as_real(x: Tensor) -> Tensor:
+    if x.dtype in (torch.float32, torch.float64):
+        return x
+    if x.is_floating_point() or x.is_complex():
+        raise DataError(f"x has dtype {x.dtype}. Fix: convert it to float32, float64 or an integer type.")
+    return x.to(torch.float64)
+
+
+def device_of(*mappings: Values | None) -> torch.device:
+    """Where the values live; the CPU if there are none."""
+    tensors = (tensor for values in mappings if values for tensor in values.values())
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+
+
+def _common_rule(
+    first: Family, second: Family, values: Values | None, second_values: Values | None
+) -> tuple[Tensor, Tensor]:
+    """Nodes and weights that integrate every product of a function of each family."""
+    device = device_of(values, second_values)
+    if isinstance(first.domain, Finite):
+        states = torch.arange(first.domain.size, dtype=torch.float64, device=device)
+        return states, torch.ones_like(states)
+    breaks = first.breakpoints(values).to(device)
+    if first is not second or values is not second_values:
+        breaks = merge(breaks, second.breakpoints(second_values).to(device))
+    return gauss_legendre(breaks)

@@ -1,0 +1,42 @@
+"""Z and marginals of any squared circuit that allows them, by inner products of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+from squircuit.circuits import Circuit
+from squircuit.reference.inner_product import gram
+
+
+def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None) -> Tensor:
+    """∫ Σ_r π_r |c_r(y, z)|² dz over the variables ``over`` (default: all), not normalised by Z.
+
+    For every structured-decomposable circuit, unitary or not, and for others whose incompatible parts
+    have orthogonal input functions. Cost O(L² S²) (App. "Tensorized Circuit Multiplication"); unitary
+    circuits have a cheaper way, :func:`squircuit.inference.unitary.marginal`.
+
+    Args:
+        circuit: with weights.
+        x: data (n, d) for the variables that stay.
+        over: the variables to integrate out.
+
+    Returns:
+        (n,) float64.
+
+    Example:
+        >>> import torch
+        >>> from squircuit.circuits import Input, Sum
+        >>> from squircuit.families import Categorical
+        >>> c = Circuit(Sum(Input(0, Categorical(2)), weight=torch.tensor([[3.0, 4.0]])))
+        >>> marginal(c).item()
+        25.0
+    """
+    return gram(circuit, x, over).diagonal(dim1=1, dim2=2).real @ circuit.mixture
+
+
+def partition(circuit: Circuit) -> float:
+    """Z = ∫ Σ_r π_r |c_r(x)|² dx, exact: the certificate that a model is normalised."""
+    return marginal(circuit).item()

@@ -1,0 +1,82 @@
+"""Properties of the graph alone: smooth, decomposable, compatible, structured-decomposable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from squircuit.circuits import Circuit, Layer
+from squircuit.circuits.validation import overlapping_products, uneven_sums
+from squircuit.errors import StructureError
+from squircuit.properties.verdict import Verdict
+from squircuit.regions.scope import Scope, describe
+
+Split = frozenset[Scope]
+
+
+def is_smooth(circuit: Circuit) -> Verdict:
+    """All inputs of every sum depend on the same variables (Def. 2). Cost O(|c|)."""
+    return _first_failure("smooth", uneven_sums(circuit.layers), "the inputs of every sum have equal scopes")
+
+
+def is_decomposable(circuit: Circuit) -> Verdict:
+    """The inputs of every product depend on disjoint sets of variables (Def. 2). Cost O(|c|)."""
+    return _first_failure(
+        "decomposable", overlapping_products(circuit.layers), "the inputs of every product have disjoint scopes"
+    )
+
+
+def are_compatible(a: Circuit, b: Circuit) -> Verdict:
+    """Products of ``a`` and ``b`` with the same scope split it in the same way (Def. 4).
+
+    The definition also asks that products of input functions can be integrated: they can, for any two
+    families over one domain, so the domains must agree.
+    """
+    return _compatible("compatible", a, b)
+
+
+def is_structured_decomposable(circuit: Circuit) -> Verdict:
+    """Compatible with itself: all products over one scope split it in one way (§2)."""
+    return _compatible("structured-decomposable", circuit, circuit)
+
+
+def _compatible(name: str, a: Circuit, b: Circuit) -> Verdict:
+    for circuit in (a, b):
+        for verdict in (is_smooth(circuit), is_decomposable(circuit)):
+            if not verdict:
+                return Verdict(name, False, f"not {verdict.property}: {verdict.reason}", verdict.where)
+    for variable in sorted(a.scope & b.scope):
+        mine, other = a.domains[variable], b.domains[variable]
+        if mine != other:
+            return Verdict(name, False, f"variable {variable} has domains {mine.describe()} and {other.describe()}")
+    return _one_split_each(name, a, b)
+
+
+def _one_split_each(name: str, a: Circuit, b: Circuit) -> Verdict:
+    splits: dict[Scope, tuple[Split, str]] = {}
+    for layer in _products(a):
+        splits.setdefault(layer.scope, (_split(layer), a.where(layer)))
+    for circuit in (a, b):
+        for layer in _products(circuit):
+            split, first = splits.get(layer.scope, (_split(layer), ""))
+            if split != _split(layer):
+                reason = f"it splits its scope into {_show(_split(layer))}, but {first} into {_show(split)}"
+                return Verdict(name, False, reason, circuit.where(layer))
+    return Verdict(name, True, "products over one scope split it in one way")
+
+
+def _products(circuit: Circuit) -> Iterator[Layer]:
+    """The layers that split a scope; a product of a single input does not."""
+    return (layer for layer in circuit.layers if layer.kind in ("hadamard", "kronecker") and len(layer.inputs) > 1)
+
+
+def _split(layer: Layer) -> Split:
+    return frozenset(item.scope for item in layer.inputs)
+
+
+def _show(split: Split) -> str:
+    return " ".join(describe(scope) for scope in sorted(split, key=sorted))
+
+
+def _first_failure(name: str, failures: Iterator[StructureError], reason: str) -> Verdict:
+    failure = next(failures, None)
+    return Verdict(name, True, reason) if failure is None else Verdict(name, False, failure.reason, failure.where)

@@ -1,0 +1,133 @@
+"""Properties (U1) to (U4) of layers, and unitarity: the conditions under which Z = 1 (Thm. 2).
+
+With weights, (U1) and (U3) are decided by their values; without, by what the parameters are declared
+to be. Tied weights are no obstacle: the conditions speak of layers over the same variable, so one
+parameter may serve layers over different ones.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+
+from squircuit.circuits import Circuit, Constraint, Input, Layer, Sum
+from squircuit.properties.basis import input_pairs
+from squircuit.properties.structure import is_decomposable, is_smooth
+from squircuit.properties.tolerance import tolerance_for
+from squircuit.properties.verdict import Verdict
+from squircuit.reference.inner_product import PairGrams
+
+
+def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
+    """(U1): every input layer is orthonormal, and input layers over one variable are orthogonal."""
+    if not circuit.has_weights:
+        return _u1_declared(circuit)
+    limit = tolerance_for(circuit, tolerance)
+    grams = PairGrams(circuit, circuit)
+    for a, b in input_pairs(circuit, circuit.scope):
+        expected = torch.eye(a.units) if a is b else torch.zeros(a.units, b.units)
+        error = (grams(a, b)[0] - expected).abs().max().item()
+        if error > limit:
+            what = "its functions are not orthonormal" if a is b else f"not orthogonal to {circuit.name(b)}"
+            return Verdict("U1", False, f"{what}, error {error:.3g}", circuit.where(a))
+    return Verdict("U1", True, f"input layers are orthonormal and mutually orthogonal (tolerance {limit:.2g})")
+
+
+def _u1_declared(circuit: Circuit) -> Verdict:
+    for a, b in input_pairs(circuit, circuit.scope):
+        holds = _is_declared_orthonormal(a) if a is b else _are_declared_orthogonal(a, b)
+        if not holds:
+            what = "orthonormal" if a is b else f"orthogonal to {circuit.name(b)}"
+            return Verdict("U1", None, f"not declared {what}, and there are no weights yet", circuit.where(a))
+    return Verdict("U1", True, "input layers are declared orthonormal, in disjoint blocks of semi-unitary matrices")
+
+
+def _is_declared_orthonormal(layer: Input) -> bool:
+    semi_unitary = layer.weight is None or layer.weight.constraint is Constraint.SEMI_UNITARY
+    return layer.family.is_orthonormal and semi_unitary
+
+
+def _are_declared_orthogonal(a: Input, b: Input) -> bool:
+    """Disjoint rows of one semi-unitary matrix over the same functions."""
+    same = a.weight is not None and a.weight is b.weight and a.family == b.family
+    shared = dict(a.parameters) == dict(b.parameters)
+    disjoint = a.first_row + a.units <= b.first_row or b.first_row + b.units <= a.first_row
+    return same and shared and disjoint and _is_declared_orthonormal(a)
+
+
+def satisfies_u2(circuit: Circuit) -> Verdict:
+    """(U2): the inputs of every sum share no input layer over *some* variable of its scope."""
+    return _layers_apart(circuit, "U2", every_variable=False)
+
+
+def satisfies_u4(circuit: Circuit) -> Verdict:
+    """(U4): the inputs of every sum share no input layer over *any* variable of its scope."""
+    return _layers_apart(circuit, "U4", every_variable=True)
+
+
+def _layers_apart(circuit: Circuit, name: str, every_variable: bool) -> Verdict:
+    below = _input_masks(circuit)
+    over = {v: sum(1 << i for i, layer in enumerate(circuit.inputs) if layer.variable == v) for v in circuit.scope}
+    for layer in circuit.sums:
+        shared = 0
+        for a, b in combinations(layer.inputs, 2):
+            shared |= below[a] & below[b]
+        clean = [v for v in layer.scope if not shared & over[v]] if shared else list(layer.scope)
+        if shared and (every_variable or not clean):
+            index = (shared & -shared).bit_length() - 1
+            what = "two of its inputs share" if every_variable else "for each variable two of its inputs share"
+            reason = f"{what} input layers, e.g. {circuit.where(circuit.inputs[index])}"
+            return Verdict(name, False, reason, circuit.where(layer))
+    kind = "no variable" if every_variable else "some variable not"
+    return Verdict(name, True, f"inputs of a sum share input layers over {kind}")
+
+
+def _input_masks(circuit: Circuit) -> dict[Layer, int]:
+    """The input layers below each layer, as bits: sets of thousands are compared in one operation."""
+    masks: dict[Layer, int] = {layer: 1 << i for i, layer in enumerate(circuit.inputs)}
+    for layer in circuit.layers:
+        for item in layer.inputs:
+            masks[layer] = masks.get(layer, 0) | masks[item]
+    return masks
+
+
+def satisfies_u3(circuit: Circuit, tolerance: float | None = None) -> Verdict:
+    """(U3): every sum weight is semi-unitary, W Wᴴ = I."""
+    if not circuit.has_weights:
+        return _u3_declared(circuit)
+    limit = tolerance_for(circuit, tolerance)
+    for layer in {layer.weight: layer for layer in circuit.sums}.values():
+        error = _distance_from_identity(circuit, layer)
+        if error > limit:
+            return Verdict("U3", False, f"W Wᴴ differs from I by {error:.3g}", circuit.where(layer))
+    return Verdict("U3", True, f"sum weights are semi-unitary (tolerance {limit:.2g})")
+
+
+def _u3_declared(circuit: Circuit) -> Verdict:
+    for layer in circuit.sums:
+        if layer.weight.constraint is not Constraint.SEMI_UNITARY:
+            reason = f"its weight is declared {layer.weight.constraint}, and there are no weights yet"
+            return Verdict("U3", None, reason, circuit.where(layer))
+    return Verdict("U3", True, "sum weights are declared semi-unitary")
+
+
+def _distance_from_identity(circuit: Circuit, layer: Sum) -> float:
+    weight = circuit.value(layer.weight).to(torch.complex128)
+    return float((weight @ weight.mH - torch.eye(layer.units)).abs().max())
+
+
+def is_unitary(circuit: Circuit, tolerance: float | None = None) -> Verdict:
+    """Smooth, decomposable and (U1)–(U3): then p = |c|² is normalised, Z = 1 (Thm. 2)."""
+    parts = (
+        is_smooth(circuit),
+        is_decomposable(circuit),
+        satisfies_u1(circuit, tolerance),
+        satisfies_u2(circuit),
+        satisfies_u3(circuit, tolerance),
+    )
+    failed = [part for part in parts if part.holds is False] or [part for part in parts if not part]
+    if failed:
+        first = failed[0]
+        return Verdict("unitary", first.holds, f"{first.property} fails: {first.reason}", first.where)
+    return Verdict("unitary", True, "U1, U2 and U3 hold, so Z = 1")

@@ -1,0 +1,11 @@
+"""What a circuit means, plainly: complex128, one layer at a time, obviously right.
+
+Everything faster that comes later is checked against this folder, and this folder against
+enumeration.
+"""
+
+from squircuit.reference.evaluate import evaluate
+from squircuit.reference.inner_product import gram, inner_product
+from squircuit.reference.integrate import integrate
+
+__all__ = ["evaluate", "gram", "inner_product", "integrate"]

@@ -1,0 +1,64 @@
+"""Data at the door: the right shape and type, every value in its variable's domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit
+from squircuit.errors import DataError, ParameterError
+from squircuit.regions.scope import Scope, describe
+
+
+def as_variables(circuit: Circuit, variables: Iterable[int] | None) -> Scope:
+    """A set of variables of the circuit; None means all of them."""
+    if variables is None:
+        return circuit.scope
+    chosen = frozenset(int(v) for v in variables)
+    unknown = chosen - circuit.scope
+    if unknown:
+        raise ParameterError(f"unknown variables {describe(unknown)}: the circuit is over {describe(circuit.scope)}")
+    return chosen
+
+
+def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> Tensor:
+    """``x`` as a tensor of shape (n, d) whose ``observed`` columns (default: all) hold valid values.
+
+    A continuous value outside its domain is allowed (its density is zero); NaN, infinity and
+    categories out of range are errors that name the row, the column, the value and the domain.
+    """
+    if x is None:
+        raise DataError(f"no data: pass x of shape (n, {circuit.num_variables}) with values for the observed variables")
+    try:
+        data = torch.as_tensor(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"data must be an array of numbers of shape (n, {circuit.num_variables}): {error}") from error
+    if data.is_complex() or data.dtype == torch.bool:
+        raise DataError(f"data must be integers or floats, got {data.dtype}")
+    if data.ndim != 2 or data.shape[1] != circuit.num_variables:
+        raise DataError(
+            f"data must have shape (n, {circuit.num_variables}), rows being samples; got {tuple(data.shape)}"
+        )
+    for variable in sorted(as_variables(circuit, observed)):
+        _check_column(circuit, data[:, variable], variable)
+    return data
+
+
+def no_data(circuit: Circuit) -> Tensor:
+    """One row for integrals over every variable: nobody reads its values."""
+    return torch.zeros(1, circuit.num_variables, dtype=torch.float64)
+
+
+def _check_column(circuit: Circuit, column: Tensor, variable: int) -> None:
+    domain = circuit.domains[variable]
+    valid = torch.isfinite(column)
+    if domain.is_discrete:
+        valid = valid & domain.contains(column)
+    if not bool(valid.all()):
+        row = int(torch.nonzero(~valid)[0])
+        raise DataError(
+            f"row {row}, column {variable}: {column[row].item()!r} is not in the domain, {domain.describe()}"
+        )

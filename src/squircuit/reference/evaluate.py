@@ -1,0 +1,93 @@
+"""The value of every layer, from the inputs to the roots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
+from squircuit.reference.data import as_data
+
+
+def evaluate(circuit: Circuit, x: Any) -> Tensor:
+    """c(x) of every root unit, in time O(|c|) a sample (§2 of the paper).
+
+    Args:
+        circuit: a circuit with weights.
+        x: data (n, d).
+
+    Returns:
+        (n, R) complex128.
+
+    Example:
+        >>> from squircuit.families import Categorical
+        >>> circuit = Circuit(Sum(Input(0, Categorical(2)), weight=torch.tensor([[0.6, 0.8j]])))
+        >>> evaluate(circuit, [[0], [1]]).abs().square().flatten()
+        tensor([0.3600, 0.6400], dtype=torch.float64)
+    """
+    values = evaluate_layers(circuit, as_data(circuit, x), circuit.layers)
+    return torch.cat([values[root] for root in circuit.roots], dim=1)
+
+
+def evaluate_layers(circuit: Circuit, x: Tensor, layers: Iterable[Layer]) -> dict[Layer, Tensor]:
+    """The outputs (n, K) of ``layers``, which come in topological order with all their inputs."""
+    return forward(
+        layers,
+        at_input=lambda layer: evaluate_input(circuit, layer, x[:, layer.variable]),
+        weight=lambda layer: weight_of(circuit, layer),
+    )
+
+
+def forward(
+    layers: Iterable[Layer],
+    at_input: Callable[[Input], Tensor],
+    weight: Callable[[Sum], Tensor],
+    known: Mapping[Layer, Tensor] | None = None,
+) -> dict[Layer, Tensor]:
+    """One pass of sums and products over ``layers``, each (n, K), whatever is fed in at the inputs.
+
+    Args:
+        layers: in topological order, with all their inputs (or those in ``known``).
+        at_input: the value of an input layer.
+        weight: the matrix of a sum layer.
+        known: layers whose values are given: they are not computed.
+    """
+    values: dict[Layer, Tensor] = dict(known or {})
+    for layer in layers:
+        if layer in values:
+            continue
+        inputs = [values[item] for item in layer.inputs]
+        if isinstance(layer, Input):
+            values[layer] = at_input(layer)
+        elif isinstance(layer, Sum):
+            values[layer] = torch.cat(inputs, dim=1) @ weight(layer).T
+        else:
+            values[layer] = reduce(torch.mul if isinstance(layer, Hadamard) else kronecker_rows, inputs)
+    return values
+
+
+def evaluate_input(circuit: Circuit, layer: Input, column: Tensor) -> Tensor:
+    """ℓ(x) = W φ(x) for a column (n,) of data: (n, K) complex128."""
+    column = column.double() if column.is_floating_point() else column
+    functions = layer.family.evaluate(column, circuit.family_values(layer)).to(torch.complex128)
+    return functions @ input_weight(circuit, layer).T
+
+
+def input_weight(circuit: Circuit, layer: Input) -> Tensor:
+    """The mixing matrix of an input layer, the identity where it has none: (K, n) complex128."""
+    matrix = circuit.matrix(layer)
+    return torch.eye(layer.units, dtype=torch.complex128) if matrix is None else matrix.to(torch.complex128)
+
+
+def weight_of(circuit: Circuit, layer: Sum) -> Tensor:
+    """The weight of a sum layer: (K1, K2) complex128."""
+    return circuit.value(layer.weight).to(torch.complex128)
+
+
+def kronecker_rows(a: Tensor, b: Tensor) -> Tensor:
+    """Kronecker product of the rows: (n, K1), (n, K2) → (n, K1·K2), the index of ``a`` slowest."""
+    return (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1)

@@ -1,0 +1,25 @@
+"""Region graphs: which variables are split how. The skeleton that every circuit is built on."""
+
+from __future__ import annotations
+
+from squircuit.regions.balanced_tree import balanced_tree
+from squircuit.regions.chow_liu import chow_liu
+from squircuit.regions.linear import linear
+from squircuit.regions.patch_splits import patch_splits
+from squircuit.regions.quad_tree import quad_tree
+from squircuit.regions.random_tree import random_tree
+from squircuit.regions.region import Region
+from squircuit.regions.region_graph import RegionGraph
+from squircuit.regions.scope import Scope
+
+__all__ = [
+    "Region",
+    "RegionGraph",
+    "Scope",
+    "quad_tree",
+    "patch_splits",
+    "linear",
+    "balanced_tree",
+    "random_tree",
+    "chow_liu",
+]

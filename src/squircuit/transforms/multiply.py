@@ -1,0 +1,234 @@
+"""Products and squares of circuits as circuits: what the unitary form avoids (Alg. Multiply)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.order import postorder
+from squircuit.errors import StructureError
+from squircuit.families import Categorical, Product
+from squircuit.properties import are_compatible, is_structured_decomposable, require
+from squircuit.reference.evaluate import input_weight, weight_of
+from squircuit.regions.scope import describe
+from squircuit.transforms.conjugate import conjugate
+
+Pair: TypeAlias = tuple[Layer, Layer]
+
+ONLY = torch.zeros(1, 1, dtype=torch.long)  # the one unit of an absent factor
+
+
+def multiply(a: Circuit, b: Circuit) -> Circuit:
+    """The circuit of a(x) ⊗ b(x), which is a(x)·b(x) for circuits of one root unit each.
+
+    Alg. Multiply (App. "Tensorized Circuit Multiplication"), for sums with several inputs (their weights
+    multiply by the Tracy–Singh product, block by block), Hadamard, Kronecker and mixed products of any
+    arity. Where the paper inserts a permutation matrix above a Kronecker product, its columns are folded
+    into the sum above. Cost and size O(L_a L_b S_a S_b).
+
+    Args:
+        a, b: compatible circuits with weights; their variables may differ.
+
+    Returns:
+        a circuit with R_a·R_b root units, the root of ``a`` slowest.
+
+    Example:
+        >>> import torch
+        >>> from squircuit.reference import evaluate
+        >>> a = Circuit(Sum(Input(0, Categorical(2)), weight=torch.tensor([[2.0, 3.0]])))
+        >>> evaluate(multiply(a, a), [[0], [1]]).real.flatten()
+        tensor([4., 9.], dtype=torch.float64)
+    """
+    require(are_compatible(a, b), "multiply circuits whose products split each scope in the same way")
+    a, b = _one_root_layer(a), _one_root_layer(b)
+    return Circuit(_Multiplication(a, b).whole(a.roots[0], b.roots[0]))
+
+
+def square(circuit: Circuit) -> Circuit:
+    """The circuit of Σ_r π_r |c_r(x)|² = π·(c ⊗ c*), whose integral is Z. Cost O(L² S²).
+
+    For checking, and to see what it costs: Z and marginals of |c|² come far cheaper from
+    :func:`squircuit.inference.partition` and :func:`squircuit.inference.marginal`.
+    """
+    require(is_structured_decomposable(circuit), "only structured-decomposable circuits can be squared")
+    product = multiply(circuit, conjugate(circuit))
+    if circuit.num_roots == 1:
+        return product
+    pick = torch.diag(circuit.mixture).reshape(1, -1)
+    return Circuit(Sum(product.roots, weight=_fixed(pick)))
+
+
+@final
+@dataclass(frozen=True)
+class _Gathered:
+    """ℓ_a ⊗ ℓ_b as units ``index`` of a layer (all of them, in order, where None)."""
+
+    layer: Layer
+    index: Tensor | None = None
+
+    def units(self) -> Tensor:
+        return torch.arange(self.layer.units) if self.index is None else self.index
+
+    def as_layer(self) -> Layer:
+        if self.index is None:
+            return self.layer
+        return Sum(self.layer, weight=_fixed(torch.eye(self.layer.units, dtype=torch.float64)[self.index]))
+
+
+@final
+class _Multiplication:
+    """One run of the algorithm: pairs of layers → their Kronecker product."""
+
+    def __init__(self, a: Circuit, b: Circuit) -> None:
+        self.a, self.b = a, b
+        self.done: dict[Pair, _Gathered] = {}
+        self.copies: dict[Circuit, dict[Layer, Layer]] = {a: {}, b: {}}
+
+    def whole(self, a: Layer, b: Layer) -> Layer:
+        for pair in postorder([(a, b)], self._needs):
+            self.done[pair] = self._compute(*pair)
+        return self.done[a, b].as_layer()
+
+    def _needs(self, pair: Pair) -> list[Pair]:
+        a, b = pair
+        if not a.scope & b.scope or (isinstance(a, Input) and isinstance(b, Input)):
+            return []
+        if isinstance(a, Sum) or isinstance(b, Sum):
+            return [(i, j) for i in _summands(a) for j in _summands(b)]
+        return [(i, j) for i, j in self._matched(a, b) if i is not None and j is not None]
+
+    def _compute(self, a: Layer, b: Layer) -> _Gathered:
+        if not a.scope & b.scope:
+            return _Gathered(Kronecker([self._copy(self.a, a), self._copy(self.b, b)]))
+        if isinstance(a, Sum) or isinstance(b, Sum):
+            return _Gathered(self._sum(a, b))
+        if isinstance(a, Input) and isinstance(b, Input):
+            return _Gathered(self._input(a, b))
+        return self._product(a, b)
+
+    def _matched(self, a: Layer, b: Layer) -> list[tuple[Layer | None, Layer | None]]:
+        """The inputs of two products, paired where their scopes meet; with None where they meet none."""
+        pairs: list[tuple[Layer | None, Layer | None]] = []
+        for i in _factors(a):
+            meeting = [j for j in _factors(b) if i.scope & j.scope]
+            if len(meeting) > 1:
+                raise self._incompatible(a, b)
+            pairs.append((i, meeting[0] if meeting else None))
+        taken = [j for _, j in pairs if j is not None]
+        if len(set(taken)) < len(taken):
+            raise self._incompatible(a, b)
+        return pairs + [(None, j) for j in _factors(b) if j not in taken]
+
+    def _incompatible(self, a: Layer, b: Layer) -> StructureError:
+        split = [" ".join(describe(i.scope) for i in _factors(layer)) for layer in (a, b)]
+        return StructureError(
+            "compatible",
+            f"{self.a.where(a)} and {self.b.where(b)}",
+            f"they split their scopes into {split[0]} and {split[1]}",
+            "multiply circuits whose products split each scope in the same way",
+        )
+
+    def _copy(self, circuit: Circuit, layer: Layer) -> Layer:
+        """A sub-circuit as it is, its parameters holding their values."""
+        copies = self.copies[circuit]
+        for item in postorder([layer], lambda item: item.inputs):
+            if item not in copies:
+                copies[item] = _copied(circuit, item, [copies[i] for i in item.inputs])
+        return copies[layer]
+
+    def _sum(self, a: Layer, b: Layer) -> Layer:
+        """Case (iii): blocks W_i ⊗ V_j of the Tracy–Singh product, one for each pair of inputs."""
+        blocks, inputs = [], []
+        for i, w in zip(_summands(a), self._blocks(self.a, a), strict=True):
+            for j, v in zip(_summands(b), self._blocks(self.b, b), strict=True):
+                part = self.done[i, j]
+                block = torch.zeros(len(w) * len(v), part.layer.units, dtype=torch.complex128)
+                blocks.append(block.index_add_(1, part.units(), torch.kron(w, v)))
+                inputs.append(part.layer)
+        return Sum(inputs, weight=torch.cat(blocks, dim=1))
+
+    def _blocks(self, circuit: Circuit, layer: Layer) -> list[Tensor]:
+        if not isinstance(layer, Sum):  # a layer that is not a sum is one of itself
+            return [torch.eye(layer.units, dtype=torch.complex128)]
+        return list(weight_of(circuit, layer).split([item.units for item in layer.inputs], dim=1))
+
+    def _input(self, a: Input, b: Input) -> Layer:
+        """All products of a function of ``a`` and a function of ``b``."""
+        w, v = input_weight(self.a, a), input_weight(self.b, b)
+        if isinstance(a.family, Categorical) and a.family == b.family:  # the product of two tables is a table
+            return Input(a.variable, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
+        shared = {f"left.{name}": p for name, p in _shared(self.a, a).items()}
+        shared |= {f"right.{name}": p for name, p in _shared(self.b, b).items()}
+        return Input(a.variable, Product(a.family, b.family), weight=torch.kron(w, v), parameters=shared)
+
+    def _product(self, a: Layer, b: Layer) -> _Gathered:
+        """Cases (i) and (ii): Hadamard layers stay Hadamard; others become a reordered Kronecker layer."""
+        pairs = self._matched(a, b)
+        if isinstance(a, Hadamard) and isinstance(b, Hadamard) and all(None not in pair for pair in pairs):
+            return _Gathered(Hadamard([self._part(*pair).as_layer() for pair in pairs]))
+        left, right = _unit_indices(a), _unit_indices(b)
+        index = torch.zeros(a.units, b.units, dtype=torch.long)
+        for i, j in pairs:
+            row = left[i].unsqueeze(1) if i is not None else ONLY
+            column = right[j].unsqueeze(0) if j is not None else ONLY
+            part = self._part(i, j)
+            units = part.units()[row * (j.units if j is not None else 1) + column]
+            index = index * part.layer.units + units
+        return _Gathered(Kronecker([self._part(*pair).layer for pair in pairs]), index.flatten())
+
+    def _part(self, i: Layer | None, j: Layer | None) -> _Gathered:
+        """ℓ_i ⊗ ℓ_j, or the one of them that is there."""
+        if i is not None and j is not None:
+            return self.done[i, j]
+        return _Gathered(self._copy(self.a, i) if i is not None else self._copy(self.b, j))  # type: ignore[arg-type]
+
+
+def _copied(circuit: Circuit, layer: Layer, inputs: list[Layer]) -> Layer:
+    if isinstance(layer, Input):
+        weight = input_weight(circuit, layer)
+        return Input(layer.variable, layer.family, weight=weight, parameters=_shared(circuit, layer))
+    if isinstance(layer, Sum):
+        return Sum(inputs, weight=weight_of(circuit, layer))
+    return Hadamard(inputs) if isinstance(layer, Hadamard) else Kronecker(inputs)
+
+
+def _unit_indices(layer: Layer) -> dict[Layer, Tensor]:
+    """For each input of a product, which of its units every unit of the layer takes: (K,)."""
+    units = torch.arange(layer.units)
+    if not isinstance(layer, Kronecker):
+        return dict.fromkeys(_factors(layer), units)
+    digits: dict[Layer, Tensor] = {}
+    for item in reversed(layer.inputs):  # the last input runs fastest
+        digits[item] = units % item.units
+        units = units // item.units
+    return digits
+
+
+def _factors(layer: Layer) -> tuple[Layer, ...]:
+    return layer.inputs if isinstance(layer, Hadamard | Kronecker) else (layer,)
+
+
+def _summands(layer: Layer) -> tuple[Layer, ...]:
+    return layer.inputs if isinstance(layer, Sum) else (layer,)
+
+
+def _shared(circuit: Circuit, layer: Input) -> dict[str, Parameter]:
+    """The parameters of an input layer's family with their values, without names that could clash."""
+    values = circuit.family_values(layer)
+    return {n: Parameter(p.shape, p.constraint, p.is_complex, value=values[n]) for n, p in layer.parameters.items()}
+
+
+def _one_root_layer(circuit: Circuit) -> Circuit:
+    """Several root layers stacked by an identity into one."""
+    if len(circuit.roots) == 1:
+        return circuit
+    stacked = Sum(circuit.roots, weight=_fixed(torch.eye(circuit.num_roots, dtype=torch.float64)))
+    return Circuit(stacked, root_weights=circuit.root_weights, weights=circuit.weights)
+
+
+def _fixed(value: Tensor) -> Parameter:
+    return Parameter(tuple(value.shape), Constraint.FIXED, is_complex=False, value=value)

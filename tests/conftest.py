@@ -1,0 +1,12 @@
+"""One hypothesis profile for the whole suite: no deadlines (they are timings), the same examples each run."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "squircuit",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+settings.load_profile("squircuit")

@@ -1,0 +1,167 @@
+"""Random small circuits in every shape: hypothesis draws the shape, a seed the values.
+
+A circuit is first drawn as a nested description, then instantiated, because the number of input layers
+over a variable (and so the size of the basis that they share) is known only at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from hypothesis import strategies as st
+
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Parameter, Sum
+from squircuit.families import Categorical, Fourier, Hermite, Legendre
+
+
+@dataclass
+class Shape:
+    """What may occur in a random circuit."""
+
+    unitary: bool = True
+    structured: bool = True
+    share_inputs: bool = False  # alternatives of a sum may use the same input layers (breaks U2 and U4)
+    alternatives: tuple[int, ...] = (1, 1, 2)
+    widths: tuple[int, ...] = (1, 2, 3)
+    kinds: tuple[str, ...] = ("hadamard", "kronecker")
+    roots: tuple[int, ...] = (1, 1, 2)
+    is_complex: tuple[bool, ...] = (True, False)
+    continuous: bool = False
+    nested_products: bool = True
+
+
+@dataclass
+class Growth:
+    """The state of drawing one description."""
+
+    shape: Shape
+    draw: object
+    splits: dict = field(default_factory=dict)
+    leaves: dict = field(default_factory=dict)  # variable -> widths of its input layers
+
+    def choose(self, options):
+        return self.draw(st.sampled_from(options))
+
+    def split(self, scope):
+        """Two or three parts; always the same ones for a scope if the circuit is to be structured."""
+        if not self.shape.structured or scope not in self.splits:
+            order = self.draw(st.permutations(scope))
+            cuts = 2 if len(scope) == 2 else self.choose((2, 2, 3))
+            inner = sorted(self.draw(st.lists(st.integers(1, len(scope) - 1), min_size=cuts - 1, max_size=cuts - 1,
+                                              unique=True)))
+            bounds = [0, *inner, len(scope)]
+            self.splits[scope] = [tuple(sorted(order[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)]
+        return self.splits[scope]
+
+    def leaf(self, variable):
+        widths = self.leaves.setdefault(variable, [])
+        if widths and self.shape.share_inputs and self.choose((True, False)):
+            index = self.choose(tuple(range(len(widths))))
+            return ("input", variable, index, widths[index])
+        width = self.choose(self.shape.widths)
+        widths.append(width)
+        return ("input", variable, len(widths) - 1, width)
+
+    def region(self, scope, units):
+        """A sum over products that split the scope; ``units`` None draws a width."""
+        inputs = [self.product(scope) for _ in range(self.choose(self.shape.alternatives))]
+        if len(scope) == 1:
+            inputs = [self.leaf(scope[0])]
+        return self.sum(inputs, units)
+
+    def sum(self, inputs, units):
+        available = sum(width_of(i) for i in inputs)
+        units = self.choose(self.shape.widths) if units is None else units
+        return ("sum", inputs, min(units, available) if self.shape.unitary else units)
+
+    def part(self, scope, units):
+        """What feeds a product: an input layer, a sum, or (rarely) a product."""
+        if len(scope) == 1:
+            leaf = self.leaf(scope[0])
+            return leaf if units in (None, leaf[3]) else self.sum([leaf], units)
+        if units is None and self.shape.nested_products and self.choose((False, False, True)):
+            return self.product(scope)
+        return self.region(scope, units)
+
+    def product(self, scope):
+        if len(scope) == 1:
+            return self.leaf(scope[0])
+        kind = self.choose(self.shape.kinds)
+        parts = [self.part(s, None) for s in self.split(scope)]
+        if kind == "hadamard":
+            width = min(width_of(p) for p in parts)
+            parts = [p if width_of(p) == width else self.sum([p], width) for p in parts]
+        return (kind, parts)
+
+
+def width_of(node):
+    match node[0]:
+        case "input":
+            return node[3]
+        case "sum":
+            return node[2]
+        case "hadamard":
+            return width_of(node[1][0])
+    total = 1
+    for part in node[1]:
+        total *= width_of(part)
+    return total
+
+
+def instantiate(growth: Growth, root, is_complex: bool, families) -> Circuit:
+    """Layers of a description; input layers over a variable are blocks of rows of one matrix."""
+    constraint = Constraint.SEMI_UNITARY if growth.shape.unitary else Constraint.FREE
+    made: dict = {}
+    blocks = {
+        v: Parameter((sum(widths), families[v].size), constraint, is_complex) for v, widths in growth.leaves.items()
+    }
+
+    def layer(node):
+        key = node[:3] if node[0] == "input" else id(node)
+        if key not in made:
+            made[key] = new(node)
+        return made[key]
+
+    def new(node):
+        if node[0] == "input":
+            _, variable, index, width = node
+            first = sum(growth.leaves[variable][:index])
+            return Input(variable, families[variable], width, blocks[variable], first)
+        inputs = [layer(item) for item in node[1]]
+        if node[0] == "sum":
+            shape = (node[2], sum(i.units for i in inputs))
+            return Sum(inputs, weight=Parameter(shape, constraint, is_complex))
+        return {"hadamard": Hadamard, "kronecker": Kronecker}[node[0]](inputs)
+
+    return Circuit(layer(root))
+
+
+def _family(draw, needed: int, continuous: bool):
+    """A family with room for ``needed`` orthonormal functions."""
+    if continuous:
+        kind = draw(st.sampled_from(("categorical", "fourier", "legendre", "hermite")))
+        if kind == "fourier":
+            return Fourier(needed + (needed + 1) % 2, period=2.0)
+        if kind == "legendre":
+            return Legendre(needed, 0.0, 2.0)
+        if kind == "hermite":
+            return Hermite(needed, loc=0.3, scale=0.7)
+    return Categorical(max(needed, draw(st.integers(1, 3))))
+
+
+@st.composite
+def circuits(draw, shape: Shape | None = None, max_variables: int = 4, **options) -> Circuit:
+    """A random circuit with random weights."""
+    shape = shape or Shape(**options)
+    d = draw(st.integers(1, max_variables))
+    growth = Growth(shape, draw)
+    root = growth.region(tuple(range(d)), draw(st.sampled_from(shape.roots)))
+    families = {v: _family(draw, sum(w) if shape.unitary else 1, shape.continuous) for v, w in growth.leaves.items()}
+    circuit = instantiate(growth, root, draw(st.sampled_from(shape.is_complex)), families)
+    return circuit.initialise(seed=draw(st.integers(0, 2**31)))
+
+
+def max_error(a, b) -> float:
+    """Largest absolute difference of two arrays or tensors."""
+    return float((torch.as_tensor(a) - torch.as_tensor(b)).abs().max())

@@ -99,7 +99,11 @@ def density(circuit: Circuit, rows: np.ndarray) -> np.ndarray:
     """Σ_r π_r |c_r|² at every row: (n,)."""
     weights = circuit.root_weights
     count = circuit.num_roots
-    pi = np.full(count, 1 / count) if weights is None else circuit.weights[circuit.parameter_name(weights)].numpy()
+    pi = (
+        np.full(count, 1 / count)
+        if weights is None
+        else circuit.weights[circuit.parameter_name(weights)].numpy()
+    )
     return (np.abs(amplitudes(circuit, rows)) ** 2) @ pi
 
 

@@ -6,6 +6,7 @@ over a variable (and so the size of the basis that they share) is known only at 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import torch
@@ -20,6 +21,7 @@ class Shape:
     """What may occur in a random circuit."""
 
     unitary: bool = True
+    free_sums: bool = False  # sums of any width with free weights, over the input layers of a unitary circuit
     structured: bool = True
     share_inputs: bool = False  # alternatives of a sum may use the same input layers (breaks U2 and U4)
     alternatives: tuple[int, ...] = (1, 1, 2)
@@ -48,10 +50,15 @@ class Growth:
         if not self.shape.structured or scope not in self.splits:
             order = self.draw(st.permutations(scope))
             cuts = 2 if len(scope) == 2 else self.choose((2, 2, 3))
-            inner = sorted(self.draw(st.lists(st.integers(1, len(scope) - 1), min_size=cuts - 1, max_size=cuts - 1,
-                                              unique=True)))
+            inner = sorted(
+                self.draw(
+                    st.lists(
+                        st.integers(1, len(scope) - 1), min_size=cuts - 1, max_size=cuts - 1, unique=True
+                    )
+                )
+            )
             bounds = [0, *inner, len(scope)]
-            self.splits[scope] = [tuple(sorted(order[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)]
+            self.splits[scope] = [tuple(sorted(order[a:b])) for a, b in itertools.pairwise(bounds)]
         return self.splits[scope]
 
     def leaf(self, variable):
@@ -73,7 +80,8 @@ class Growth:
     def sum(self, inputs, units):
         available = sum(width_of(i) for i in inputs)
         units = self.choose(self.shape.widths) if units is None else units
-        return ("sum", inputs, min(units, available) if self.shape.unitary else units)
+        limited = self.shape.unitary and not self.shape.free_sums
+        return ("sum", inputs, min(units, available) if limited else units)
 
     def part(self, scope, units):
         """What feeds a product: an input layer, a sum, or (rarely) a product."""
@@ -112,9 +120,11 @@ def width_of(node):
 def instantiate(growth: Growth, root, is_complex: bool, families) -> Circuit:
     """Layers of a description; input layers over a variable are blocks of rows of one matrix."""
     constraint = Constraint.SEMI_UNITARY if growth.shape.unitary else Constraint.FREE
+    of_sums = Constraint.FREE if growth.shape.free_sums else constraint
     made: dict = {}
     blocks = {
-        v: Parameter((sum(widths), families[v].size), constraint, is_complex) for v, widths in growth.leaves.items()
+        v: Parameter((sum(widths), families[v].size), constraint, is_complex)
+        for v, widths in growth.leaves.items()
     }
 
     def layer(node):
@@ -131,7 +141,7 @@ def instantiate(growth: Growth, root, is_complex: bool, families) -> Circuit:
         inputs = [layer(item) for item in node[1]]
         if node[0] == "sum":
             shape = (node[2], sum(i.units for i in inputs))
-            return Sum(inputs, weight=Parameter(shape, constraint, is_complex))
+            return Sum(inputs, weight=Parameter(shape, of_sums, is_complex))
         return {"hadamard": Hadamard, "kronecker": Kronecker}[node[0]](inputs)
 
     return Circuit(layer(root))
@@ -157,7 +167,9 @@ def circuits(draw, shape: Shape | None = None, max_variables: int = 4, **options
     d = draw(st.integers(1, max_variables))
     growth = Growth(shape, draw)
     root = growth.region(tuple(range(d)), draw(st.sampled_from(shape.roots)))
-    families = {v: _family(draw, sum(w) if shape.unitary else 1, shape.continuous) for v, w in growth.leaves.items()}
+    families = {
+        v: _family(draw, sum(w) if shape.unitary else 1, shape.continuous) for v, w in growth.leaves.items()
+    }
     circuit = instantiate(growth, root, draw(st.sampled_from(shape.is_complex)), families)
     return circuit.initialise(seed=draw(st.integers(0, 2**31)))
 

@@ -43,9 +43,11 @@ __all__ = [
     # the folders
     "errors", "families", "inference", "networks", "regions", "units",
     # input functions
-    "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre", "Orthonormalised",
+    "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
+    "Orthonormalised",
     # circuits
-    "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph", "Sum", "build",
+    "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph",
+    "Sum", "build",
     # properties
     "Report", "Verdict", "are_compatible", "check", "is_basis_decomposable", "is_decomposable",
     "is_deterministic", "is_orthogonal", "is_regular_orthogonal", "is_smooth", "is_structured_decomposable",

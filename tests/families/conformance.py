@@ -135,10 +135,10 @@ class FamilyConformance:
         x = self.points(case).to("meta")  # a device without data, which refuses to mix with the CPU
         assert case.evaluate(x).device == x.device
 
-    def test_values_are_the_same_under_torch_compile(self, any_case):
-        x = self.points(any_case)
-        compiled = torch.compile(any_case.family.evaluate, backend="eager")
-        close(compiled(x, any_case.values), any_case.evaluate(x), atol=1e-13)
+    def test_values_are_the_same_under_torch_compile(self, case):
+        x = self.points(case)
+        compiled = torch.compile(case.family.evaluate, backend="eager")
+        close(compiled(x, case.values), case.evaluate(x), atol=1e-13)
 
     def test_half_precision_and_complex_points_are_refused(self, case):
         for dtype in (torch.float16, torch.bfloat16, torch.complex64):

@@ -291,7 +291,7 @@ class TestOrthonormalised(FamilyConformance):
         return [case.family.domain.low - 1e-9, case.family.domain.high + 1e-9]
 
     def test_gaussians_and_states_can_be_orthonormalised_too(self):
-        family = Orthonormalised(Gaussian(10, learnable=False))  # condition number 3e9
+        family = Orthonormalised(Gaussian(10, learnable=False))  # condition number 1e9
         nodes, weights = dense_rule(-9.0, 9.0, 100)
         rows = family.evaluate(nodes)
         close((rows.mT * weights) @ rows, torch.eye(10), atol=1e-10)

@@ -21,8 +21,8 @@ from strategies import Shape, circuits, max_error
 def scalar_circuits(draw, disjoint: bool, monotonic: bool = False, max_variables: int = 3, states: int = 4):
     """Random decision-like scalar circuits: sums over products of input units and smaller circuits.
 
-    Input functions over a variable are orthogonal: deltas (``disjoint`` supports) or, on overlapping supports,
-    rows of a random orthogonal matrix.
+    Input functions over a variable are orthogonal: deltas (``disjoint`` supports), or on overlapping
+    supports rows of a random orthogonal matrix.
     """
     seed = draw(st.integers(0, 2**31))
     random = np.random.default_rng(seed)
@@ -42,7 +42,9 @@ def scalar_circuits(draw, disjoint: bool, monotonic: bool = False, max_variables
             return units.sum_unit(chosen, [weight() for _ in chosen])
         parts = []
         for k, unit in enumerate(pools[first]):
-            smaller = {v: [u for i, u in enumerate(pools[v]) if i % len(pools[first]) == k] or pools[v] for v in rest}
+            smaller = {
+                v: [u for i, u in enumerate(pools[v]) if i % len(pools[first]) == k] or pools[v] for v in rest
+            }
             parts.append(units.product_unit([unit, grow(draw(st.permutations(rest)), smaller)]))
         return units.sum_unit(parts, [weight() for _ in parts])
 
@@ -108,15 +110,22 @@ def test_orthogonality_over_each_variable_implies_it_over_every_set_of_variables
             assert max_error(units.marginal(circuit, rows, over), expected) < 1e-9 * max(1, expected.max())
 
 
-@given(circuit=circuits(Shape(unitary=False, share_inputs=True, widths=(1, 2), alternatives=(1, 2))))
-def test_the_orthogonality_verdict_agrees_with_enumerated_inner_products(circuit):
+@pytest.mark.parametrize("structured", [True, False])
+@given(data=st.data())
+def test_the_orthogonality_verdict_agrees_with_enumerated_inner_products(structured, data):
+    shape = Shape(unitary=False, share_inputs=True, widths=(1, 2), alternatives=(1, 2), structured=structured)
+    circuit = data.draw(circuits(shape))
     assume(small(circuit, 512))
     verdict = sq.is_orthogonal(circuit)
     assert verdict.holds == enumerated_orthogonality(circuit, circuit.scope)
 
 
-@given(circuit=circuits(Shape(widths=(1, 2), alternatives=(1, 2)), max_variables=3))
-def test_the_z_orthogonality_verdict_agrees_with_enumerated_inner_products(circuit):
+@pytest.mark.parametrize("structured", [True, False])
+@given(data=st.data())
+def test_the_z_orthogonality_verdict_agrees_with_enumerated_inner_products(structured, data):
+    circuit = data.draw(
+        circuits(Shape(widths=(1, 2), alternatives=(1, 2), structured=structured), max_variables=3)
+    )
     assume(small(circuit, 512))
     for over in oracle.subsets(circuit.scope):
         if over:
@@ -167,7 +176,9 @@ def enumerated_determinism(circuit) -> bool:
     for layer in circuit.sums:
         values = [u for item in layer.inputs for u in oracle.units(circuit, item, rows, known)]
         for row in circuit.value(layer.weight).numpy():
-            present = np.stack([np.abs(values[i]) > 1e-12 for i in np.nonzero(row)[0]] or [np.zeros(len(rows))])
+            present = np.stack(
+                [np.abs(values[i]) > 1e-12 for i in np.nonzero(row)[0]] or [np.zeros(len(rows))]
+            )
             if present.sum(axis=0).max() > 1:
                 return False
     return True
@@ -176,8 +187,12 @@ def enumerated_determinism(circuit) -> bool:
 @pytest.mark.parametrize("continuous", [False, True])
 @given(data=st.data())
 def test_unrolling_preserves_values_and_properties(continuous, data):
-    circuit = data.draw(circuits(Shape(structured=False, widths=(1, 2), alternatives=(1, 2), continuous=continuous),
-                                 max_variables=3))
+    circuit = data.draw(
+        circuits(
+            Shape(structured=False, widths=(1, 2), alternatives=(1, 2), continuous=continuous),
+            max_variables=3,
+        )
+    )
     scalar = sq.unroll(circuit)
     rows = oracle.some_rows(circuit)
     assert scalar.is_scalar
@@ -195,7 +210,12 @@ def test_unrolling_preserves_values_and_properties(continuous, data):
         assert check(scalar).holds == check(circuit).holds, check
 
 
-@given(circuit=circuits(Shape(widths=(1,), roots=(1,), structured=False, share_inputs=True, unitary=False,
-                              alternatives=(1, 2))))
+@given(
+    circuit=circuits(
+        Shape(
+            widths=(1,), roots=(1,), structured=False, share_inputs=True, unitary=False, alternatives=(1, 2)
+        )
+    )
+)
 def test_u2_is_basis_decomposability_where_every_layer_has_one_unit(circuit):
     assert sq.satisfies_u2(circuit).holds == sq.is_basis_decomposable(circuit).holds

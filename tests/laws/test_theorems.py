@@ -73,7 +73,7 @@ def test_thm1_orthogonal_circuits_have_their_partition_function_from_one_pass(ci
 
 
 def scale_rows(circuit: sq.Circuit) -> sq.Circuit:
-    """Rows of all sum weights multiplied by numbers that are not phases: orthogonality survives, Z = 1 not."""
+    """Rows of all sum weights multiplied by positive numbers: orthogonality survives, Z = 1 does not."""
     generator = torch.Generator().manual_seed(7)
     scaled = {}
     for layer in circuit.sums:

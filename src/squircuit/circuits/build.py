@@ -135,7 +135,10 @@ def _sum(settings: _Settings, index: int, inputs: list[Layer], is_root: bool) ->
     name = f"level{height}.{units}x{available}" if tied else f"region{index}"
     if is_root and settings.unitary and units > available:
         raise StructureError(
-            "semi-unitary (U3)", "root", f"{units} root units over {available} inputs", f"use roots ≤ {available}"
+            "semi-unitary (U3)",
+            "root",
+            f"{units} root units over {available} inputs",
+            f"use roots ≤ {available}",
         )
     return Sum(inputs, weight=settings.parameter(name, (units, available)))
 
@@ -155,7 +158,9 @@ def _input(settings: _Settings, region: Region, mixing: bool) -> Input:
     blocks = settings.leaf_counts[variable]
     units = settings.width(family.size // blocks)
     _check_fits(settings, variable, family, units, blocks)
-    name = f"inputs.{settings.families.index(family)}.{blocks}" if settings.tied_levels >= 0 else f"x{variable}"
+    name = (
+        f"inputs.{settings.families.index(family)}.{blocks}" if settings.tied_levels >= 0 else f"x{variable}"
+    )
     first_row = settings.used_rows[variable]
     settings.used_rows[variable] += units
     weight = settings.parameter(name, (units * blocks, family.size))
@@ -177,7 +182,8 @@ def _families(regions: RegionGraph, family: Family | Sequence[Family]) -> Sequen
     families = list(family)
     if len(families) != regions.num_variables:
         raise ParameterError(
-            f"build: {len(families)} families for {regions.num_variables} variables: pass one for each, or one for all"
+            f"build: {len(families)} families for {regions.num_variables} variables: "
+            "pass one for each, or one for all"
         )
     return families
 
@@ -224,6 +230,8 @@ def _check_fits(settings: _Settings, variable: int, family: Family, units: int, 
         raise StructureError(
             "orthonormal (U1)",
             f"variable {variable}",
-            f"{blocks} input layer(s) of {max(units, 1)} orthonormal functions do not fit in a basis of {family.size}",
-            f"use units ≤ {most}, or a larger family" if most else "use a larger family or fewer alternatives",
+            f"{blocks} × {max(units, 1)} orthonormal functions do not fit in a basis of {family.size}",
+            f"use units ≤ {most}, or a larger family"
+            if most
+            else "use a larger family or fewer alternatives",
         )

@@ -138,7 +138,8 @@ class Circuit:
         for parameter, name in self._parameter_names.items():
             if name in named:
                 raise ParameterError(
-                    f"two parameters are called {name!r}: rename one, or pass one Parameter to both layers to tie them"
+                    f"two parameters are called {name!r}: rename one, "
+                    "or pass one Parameter to both layers to tie them"
                 )
             named[name] = parameter
         return named
@@ -148,7 +149,9 @@ class Circuit:
     def _initial_values(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         unknown = set(weights) - set(self.parameters)
         if unknown:
-            raise ParameterError(f"no parameter is called {sorted(unknown)}; there are {_some(self.parameters)}")
+            raise ParameterError(
+                f"no parameter is called {sorted(unknown)}; there are {_some(self.parameters)}"
+            )
         given = {name: weights.get(name, p.value) for name, p in self.parameters.items()}
         return {name: self.parameters[name].checked(v) for name, v in given.items() if v is not None}
 
@@ -234,7 +237,9 @@ class Circuit:
             return list(self.parameters.values())
         if kind not in ("input", "sum"):
             raise ParameterError(f"only layers of kind 'input' and 'sum' have parameters, not {kind!r}")
-        of_kind = (p for layer in self.layers if layer.kind == kind for p in layer.named_parameters().values())
+        of_kind = (
+            p for layer in self.layers if layer.kind == kind for p in layer.named_parameters().values()
+        )
         return list(dict.fromkeys(of_kind))
 
     @property

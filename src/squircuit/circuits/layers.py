@@ -100,7 +100,9 @@ class Input(Layer):
         if isinstance(variable, bool) or not isinstance(variable, int) or variable < 0:
             raise ParameterError(f"input layer: variable must be an integer from 0, got {variable!r}")
         if not isinstance(family, Family):
-            raise ParameterError(f"input layer over variable {variable}: {family!r} is not a family of functions")
+            raise ParameterError(
+                f"input layer over variable {variable}: {family!r} is not a family of functions"
+            )
         mixing = _input_weight(variable, family, units, weight)
         if units is None:
             units = family.size if mixing is None else mixing.shape[0] - first_row
@@ -178,7 +180,9 @@ class Sum(Layer):
         self, inputs: Layer | Sequence[Layer], units: int | None = None, weight: Weight = None
     ) -> None:
         layers = _as_layers("sum", [inputs] if isinstance(inputs, Layer) else inputs)
-        self._set(inputs=layers, scope=frozenset().union(*(layer.scope for layer in layers)), units=units or 0)
+        self._set(
+            inputs=layers, scope=frozenset().union(*(layer.scope for layer in layers)), units=units or 0
+        )
         parameter = _sum_weight(self, units, weight)
         self._set(units=parameter.shape[0], weight=parameter)
         if parameter.shape[1] != self.input_units:
@@ -224,7 +228,9 @@ def _input_weight(variable: int, family: Family, units: int | None, weight: Weig
     if weight is not None:
         parameter = _as_parameter(weight)
         if len(parameter.shape) != 2:
-            raise ParameterError(f"input layer over variable {variable}: weight must be a matrix, got {parameter.shape}")
+            raise ParameterError(
+                f"input layer over variable {variable}: weight must be a matrix, got {parameter.shape}"
+            )
         return parameter
     if units is None:
         return None
@@ -246,7 +252,9 @@ def _family_parameters(family: Family, given: Mapping[str, Parameter]) -> Mappin
     initial = family.parameters()
     unknown = set(given) - set(initial)
     if unknown:
-        raise ParameterError(f"{type(family).__name__} has parameters {sorted(initial)}, not {sorted(unknown)}")
+        raise ParameterError(
+            f"{type(family).__name__} has parameters {sorted(initial)}, not {sorted(unknown)}"
+        )
     made = {
         name: given[name]
         if name in given
@@ -262,7 +270,9 @@ def _sum_weight(layer: Sum, units: int | None, weight: Weight) -> Parameter:
         if len(parameter.shape) != 2:
             raise ParameterError(f"{layer.label}: weight must be a matrix, got shape {parameter.shape}")
         if units is not None and units != parameter.shape[0]:
-            raise ParameterError(f"{layer.label}: units={units}, but its weight has {parameter.shape[0]} rows")
+            raise ParameterError(
+                f"{layer.label}: units={units}, but its weight has {parameter.shape[0]} rows"
+            )
         return parameter
     units = 1 if units is None else units
     if units < 1:

@@ -114,4 +114,5 @@ class Parameter:
 def _haar(gaussian: Tensor) -> Tensor:
     """Rows orthonormalised; the unique QR (positive diagonal of R) makes the distribution uniform."""
     q, r = torch.linalg.qr(gaussian.mH)
-    return (q * r.diagonal().sgn()).mH
+    haar: Tensor = (q * r.diagonal().sgn()).mH
+    return haar

@@ -51,7 +51,9 @@ def to_json(circuit: Circuit, *, weights: bool = False) -> str:
         "parameters": [_parameter_to_dict(n, p, values.get(n)) for n, p in circuit.parameters.items()],
         "layers": [_layer_to_dict(circuit, layer, index) for layer in circuit.layers],
         "roots": [index[root] for root in circuit.roots],
-        "root_weights": None if circuit.root_weights is None else circuit.parameter_name(circuit.root_weights),
+        "root_weights": None
+        if circuit.root_weights is None
+        else circuit.parameter_name(circuit.root_weights),
         "validate": circuit.validated,
     }
     return json.dumps(document)
@@ -64,9 +66,11 @@ def from_json(text: str) -> Arguments:
     except json.JSONDecodeError as error:
         raise FormatError(f"not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FormatError(f"not a circuit: expected a JSON object with \"format\": \"{FORMAT}\"")
+        raise FormatError(f'not a circuit: expected a JSON object with "format": "{FORMAT}"')
     if document.get("version") != VERSION:
-        raise FormatError(f"version {document.get('version')!r} of {FORMAT} is not known; this is version {VERSION}")
+        raise FormatError(
+            f"version {document.get('version')!r} of {FORMAT} is not known; this is version {VERSION}"
+        )
     try:
         return _read(document)
     except SquircuitError:
@@ -142,7 +146,9 @@ def _layer_from_dict(
         weight = None if item["weight"] is None else _named(parameters, item["weight"], where)
         shared = {name: _named(parameters, p, where) for name, p in item["parameters"].items()}
         family = family_from_dict(item["family"])
-        return Input(item["variable"], family, item["units"] if weight else None, weight, item["first_row"], shared)
+        return Input(
+            item["variable"], family, item["units"] if weight else None, weight, item["first_row"], shared
+        )
     inputs = [_at(layers, i, where) for i in item["inputs"]]
     match item["kind"]:
         case "hadamard":
@@ -151,13 +157,16 @@ def _layer_from_dict(
             return Kronecker(inputs)
         case "sum":
             return Sum(inputs, weight=_named(parameters, item["weight"], where))
-    raise FormatError(f"{where}: unknown kind {item['kind']!r}; the kinds are input, hadamard, kronecker and sum")
+    raise FormatError(
+        f"{where}: unknown kind {item['kind']!r}; the kinds are input, hadamard, kronecker and sum"
+    )
 
 
 def _at(layers: list[Layer], index: int, where: str) -> Layer:
     if not isinstance(index, int) or not 0 <= index < len(layers):
         raise FormatError(
-            f"{where} refers to layer {index!r}, which does not come before it: layers form a cycle or are missing"
+            f"{where} refers to layer {index!r}, which does not come before it: "
+            "layers form a cycle or are missing"
         )
     return layers[index]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from squircuit.circuits.layers import Input, Layer, Sum
@@ -25,7 +26,7 @@ def summary(circuit: Circuit) -> str:
     sum       |      4 | 256           |     4 | 4 × 256 | semi-unitary |      8,192
     kronecker |      1 | 4 × 4 × 4 × 4 |   256 |         |              |
     sum       |      1 | 256           |     1 | 1 × 256 | semi-unitary |        512
-    16 variables, 26 layers, size 11,520, 41,472 real parameters (20,736 weights)
+    16 variables, 26 layers, size 9,472, 41,472 real parameters (20,736 weights)
     """
     depths = _depths(circuit)
     groups = Counter((depths[layer], *_row(layer)) for layer in circuit.layers)
@@ -48,12 +49,14 @@ def summary(circuit: Circuit) -> str:
     return table(head, rows, right={1, 3, 6}) + "\n" + total
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]], right: set[int]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: set[int]) -> str:
     """Plain text columns; those in ``right`` are aligned to the right."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
 
     def line(row: tuple[str, ...]) -> str:
-        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
         return " | ".join(cells).rstrip()
 
     header = " | ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip()

@@ -25,7 +25,9 @@ from squircuit.families import Family
 
 def input_unit(variable: int, family: Family, coefficients: Any) -> Input:
     """f(x) = Σ_k a_k φ_k(x) with φ the functions of a family and a the ``coefficients``, (n,)."""
-    return Input(variable, family, weight=_row(coefficients, family.size, f"input unit over variable {variable}"))
+    return Input(
+        variable, family, weight=_row(coefficients, family.size, f"input unit over variable {variable}")
+    )
 
 
 def product_unit(inputs: Sequence[Layer]) -> Hadamard:

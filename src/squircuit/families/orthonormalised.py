@@ -83,10 +83,15 @@ class Orthonormalised(Family):
         return self.base.pieces()
 
 
-@torch.compiler.disable  # a compiler that traces through the cache would compute the matrix at every call
-@lru_cache(maxsize=1024)
 def _mixing(base: Family) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
+    mixing: Tensor = _cached_mixing(base)
+    return mixing
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # traced through, the cache would be lost
+@lru_cache(maxsize=1024)
+def _cached_mixing(base: Family) -> Tensor:
     # The result outlives the caller's mode: an inference tensor could not be trained through later.
     with torch.inference_mode(mode=False), torch.no_grad():
         nodes, weights = base.rule()

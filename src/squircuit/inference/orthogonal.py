@@ -40,10 +40,14 @@ def marginal(
     """
     integrated = as_variables(circuit, over)
     if not assume_orthogonal and not is_regular_orthogonal(circuit, over):
-        require(is_orthogonal(circuit, over), "use squircuit.inference.marginal, which needs no orthogonality")
+        require(
+            is_orthogonal(circuit, over), "use squircuit.inference.marginal, which needs no orthogonality"
+        )
     observed = circuit.scope - integrated
     data = no_data(circuit) if x is None and not observed else as_data(circuit, x, observed)
-    untouched = evaluate_layers(circuit, data, [layer for layer in circuit.layers if not layer.scope & integrated])
+    untouched = evaluate_layers(
+        circuit, data, [layer for layer in circuit.layers if not layer.scope & integrated]
+    )
     values = forward(
         circuit.layers,
         at_input=lambda layer: _norms(circuit, layer).expand(len(data), -1),

@@ -11,7 +11,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Layer, Sum
 from squircuit.properties import is_unitary, require, satisfies_u4
 from squircuit.reference.data import as_data, as_variables, no_data
-from squircuit.reference.evaluate import evaluate_layers, weight_of
+from squircuit.reference.evaluate import evaluate_layers, weight_blocks
 from squircuit.reference.inner_product import multiply_grams
 from squircuit.regions.scope import Scope
 
@@ -52,7 +52,9 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
 
 def _matrices(circuit: Circuit, data: Tensor, integrated: Scope) -> dict[Layer, Tensor]:
     """R of every layer, (n, K, K); layers inside Z need nothing below them."""
-    values = evaluate_layers(circuit, data, [layer for layer in circuit.layers if not layer.scope & integrated])
+    values = evaluate_layers(
+        circuit, data, [layer for layer in circuit.layers if not layer.scope & integrated]
+    )
     matrices: dict[Layer, Tensor] = {}
     for layer in circuit.layers:
         if layer.scope <= integrated:
@@ -68,5 +70,5 @@ def _matrices(circuit: Circuit, data: Tensor, integrated: Scope) -> dict[Layer, 
 
 
 def _sum(circuit: Circuit, layer: Sum, inputs: list[Tensor]) -> Tensor:
-    blocks = weight_of(circuit, layer).split([item.units for item in layer.inputs], dim=1)
+    blocks = weight_blocks(circuit, layer)
     return torch.stack([w @ r @ w.mH for w, r in zip(blocks, inputs, strict=True)]).sum(dim=0)

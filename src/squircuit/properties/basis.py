@@ -112,7 +112,7 @@ def is_regular_orthogonal(
     name = _named("regular orthogonal", over, chosen)
     for verdict in (is_smooth(circuit), is_decomposable(circuit), is_basis_decomposable(circuit, over)):
         if not verdict:
-            return Verdict(name, verdict.holds, f"not {verdict.property}: {verdict.reason}", verdict.where)
+            return Verdict(name, verdict.holds, f"not {verdict.name}: {verdict.reason}", verdict.where)
     if not circuit.has_weights:
         return Verdict(name, None, "the circuit has no weights yet; call circuit.initialise(seed=…)")
     return _inputs_orthogonal(circuit, chosen, name, tolerance)
@@ -132,7 +132,7 @@ def _inputs_orthogonal(circuit: Circuit, chosen: Scope, name: str, tolerance: fl
 
 
 def input_pairs(circuit: Circuit, variables: Scope) -> Iterator[tuple[Input, Input]]:
-    """Every input layer over one of ``variables`` with itself and with each other one over the same variable."""
+    """Every input layer over one of ``variables`` with itself, and with each other over the same variable."""
     by_variable: dict[int, list[Input]] = {}
     for layer in circuit.inputs:
         by_variable.setdefault(layer.variable, []).append(layer)

@@ -42,10 +42,10 @@ class Report:
         return iter(self.verdicts)
 
     def __getitem__(self, name: str) -> Verdict:
-        return {verdict.property: verdict for verdict in self.verdicts}[name]
+        return {verdict.name: verdict for verdict in self.verdicts}[name]
 
     def __str__(self) -> str:
-        rows = [(v.mark, v.property, str(v).split(": ", 1)[1]) for v in self.verdicts]
+        rows = [(v.mark, v.name, str(v).split(": ", 1)[1]) for v in self.verdicts]
         return table(("", "property", "reason"), rows, right=set())
 
 

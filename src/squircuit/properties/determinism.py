@@ -28,7 +28,9 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     selectivity, §3.1) prove; otherwise the verdict is "not decided" (the question is #P-hard).
     """
     if not circuit.has_weights:
-        return Verdict("deterministic", None, "the circuit has no weights yet; call circuit.initialise(seed=…)")
+        return Verdict(
+            "deterministic", None, "the circuit has no weights yet; call circuit.initialise(seed=…)"
+        )
     undecided: list[Sum] = []
     for layer in circuit.sums:
         rows, complete = grid(circuit, layer.scope)
@@ -94,6 +96,8 @@ def _product_supports(layer: Layer, inputs: list[Supports]) -> Supports:
     if isinstance(layer, Hadamard):
         return {v: rows for item in inputs for v, rows in item.items()}
     widths = [item.units for item in layer.inputs]
-    indices = torch.cartesian_prod(*map(torch.arange, widths)).reshape(-1, len(widths))  # unit -> unit of each input
+    indices = torch.cartesian_prod(*map(torch.arange, widths)).reshape(
+        -1, len(widths)
+    )  # unit -> unit of each input
     parts = [{v: rows[indices[:, i]] for v, rows in item.items()} for i, item in enumerate(inputs)]
     return reduce(lambda a, b: {**a, **b}, parts)

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.families.domain import Finite
+from squircuit.families.quadrature import gauss_legendre
 from squircuit.regions.scope import Scope
 
 GRID_LIMIT = 1 << 14  #: more combinations than this are sampled, not enumerated
 SAMPLES = 256
+POINTS_LIMIT = 1 << 18  #: points of a quadrature over several variables
 
 
 def representatives(circuit: Circuit, variable: int) -> Tensor:
@@ -28,8 +30,9 @@ def representatives(circuit: Circuit, variable: int) -> Tensor:
         return torch.arange(domain.size, dtype=torch.float64)
     layers = [layer for layer in circuit.inputs if layer.variable == variable]
     bounds = torch.unique(torch.cat([layer.family.pieces(circuit.family_values(layer)) for layer in layers]))
-    where = torch.rand(len(bounds) - 1, generator=torch.Generator().manual_seed(variable), dtype=torch.float64)
-    return bounds[:-1] + where * bounds.diff()
+    generator = torch.Generator().manual_seed(variable)
+    where = torch.rand(len(bounds) - 1, generator=generator, dtype=torch.float64)
+    return torch.lerp(bounds[:-1], bounds[1:], where)
 
 
 def grid(circuit: Circuit, variables: Scope) -> tuple[Tensor, bool]:
@@ -49,6 +52,33 @@ def grid(circuit: Circuit, variables: Scope) -> tuple[Tensor, bool]:
     for variable, column in zip(sorted(variables), columns, strict=True):
         rows[:, variable] = column
     return rows, complete
+
+
+def quadrature(circuit: Circuit, variables: Scope) -> tuple[Tensor, Tensor] | None:
+    """Rows (m, d) and weights (m,) that integrate products of two units over ``variables``; None if too many.
+
+    Sums over all states of discrete variables; Gauss–Legendre between the breakpoints of continuous ones.
+    """
+    rules = {v: _rule(circuit, v) for v in sorted(variables)}
+    total = math.prod(len(nodes) for nodes, _ in rules.values())
+    if total > POINTS_LIMIT:
+        return None
+    rows = torch.zeros(total, circuit.num_variables, dtype=torch.float64)
+    for variable, column in zip(
+        rules, _product({v: nodes for v, (nodes, _) in rules.items()}, rules), strict=True
+    ):
+        rows[:, variable] = column
+    weights = _product({v: w for v, (_, w) in rules.items()}, rules)
+    return rows, torch.stack(weights).prod(dim=0)
+
+
+def _rule(circuit: Circuit, variable: int) -> tuple[Tensor, Tensor]:
+    layers = [layer for layer in circuit.inputs if layer.variable == variable]
+    if circuit.domains[variable].is_discrete:
+        states = representatives(circuit, variable)
+        return states, torch.ones_like(states)
+    breakpoints = [layer.family.breakpoints(circuit.family_values(layer)) for layer in layers]
+    return gauss_legendre(torch.unique(torch.cat(breakpoints)))
 
 
 def _product(axes: dict[int, Tensor], variables: Iterable[int]) -> list[Tensor]:

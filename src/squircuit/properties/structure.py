@@ -21,7 +21,9 @@ def is_smooth(circuit: Circuit) -> Verdict:
 def is_decomposable(circuit: Circuit) -> Verdict:
     """The inputs of every product depend on disjoint sets of variables (Def. 2). Cost O(|c|)."""
     return _first_failure(
-        "decomposable", overlapping_products(circuit.layers), "the inputs of every product have disjoint scopes"
+        "decomposable",
+        overlapping_products(circuit.layers),
+        "the inputs of every product have disjoint scopes",
     )
 
 
@@ -43,11 +45,13 @@ def _compatible(name: str, a: Circuit, b: Circuit) -> Verdict:
     for circuit in (a, b):
         for verdict in (is_smooth(circuit), is_decomposable(circuit)):
             if not verdict:
-                return Verdict(name, False, f"not {verdict.property}: {verdict.reason}", verdict.where)
+                return Verdict(name, False, f"not {verdict.name}: {verdict.reason}", verdict.where)
     for variable in sorted(a.scope & b.scope):
         mine, other = a.domains[variable], b.domains[variable]
         if mine != other:
-            return Verdict(name, False, f"variable {variable} has domains {mine.describe()} and {other.describe()}")
+            return Verdict(
+                name, False, f"variable {variable} has domains {mine.describe()} and {other.describe()}"
+            )
     return _one_split_each(name, a, b)
 
 
@@ -66,7 +70,9 @@ def _one_split_each(name: str, a: Circuit, b: Circuit) -> Verdict:
 
 def _products(circuit: Circuit) -> Iterator[Layer]:
     """The layers that split a scope; a product of a single input does not."""
-    return (layer for layer in circuit.layers if layer.kind in ("hadamard", "kronecker") and len(layer.inputs) > 1)
+    return (
+        layer for layer in circuit.layers if layer.kind in ("hadamard", "kronecker") and len(layer.inputs) > 1
+    )
 
 
 def _split(layer: Layer) -> Split:
@@ -79,4 +85,8 @@ def _show(split: Split) -> str:
 
 def _first_failure(name: str, failures: Iterator[StructureError], reason: str) -> Verdict:
     failure = next(failures, None)
-    return Verdict(name, True, reason) if failure is None else Verdict(name, False, failure.reason, failure.where)
+    return (
+        Verdict(name, True, reason)
+        if failure is None
+        else Verdict(name, False, failure.reason, failure.where)
+    )

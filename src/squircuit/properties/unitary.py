@@ -31,7 +31,9 @@ def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
         if error > limit:
             what = "its functions are not orthonormal" if a is b else f"not orthogonal to {circuit.name(b)}"
             return Verdict("U1", False, f"{what}, error {error:.3g}", circuit.where(a))
-    return Verdict("U1", True, f"input layers are orthonormal and mutually orthogonal (tolerance {limit:.2g})")
+    return Verdict(
+        "U1", True, f"input layers are orthonormal and mutually orthogonal (tolerance {limit:.2g})"
+    )
 
 
 def _u1_declared(circuit: Circuit) -> Verdict:
@@ -40,7 +42,9 @@ def _u1_declared(circuit: Circuit) -> Verdict:
         if not holds:
             what = "orthonormal" if a is b else f"orthogonal to {circuit.name(b)}"
             return Verdict("U1", None, f"not declared {what}, and there are no weights yet", circuit.where(a))
-    return Verdict("U1", True, "input layers are declared orthonormal, in disjoint blocks of semi-unitary matrices")
+    return Verdict(
+        "U1", True, "input layers are declared orthonormal, in disjoint blocks of semi-unitary matrices"
+    )
 
 
 def _is_declared_orthonormal(layer: Input) -> bool:
@@ -68,7 +72,9 @@ def satisfies_u4(circuit: Circuit) -> Verdict:
 
 def _layers_apart(circuit: Circuit, name: str, every_variable: bool) -> Verdict:
     below = _input_masks(circuit)
-    over = {v: sum(1 << i for i, layer in enumerate(circuit.inputs) if layer.variable == v) for v in circuit.scope}
+    over = {
+        v: sum(1 << i for i, layer in enumerate(circuit.inputs) if layer.variable == v) for v in circuit.scope
+    }
     for layer in circuit.sums:
         shared = 0
         for a, b in combinations(layer.inputs, 2):
@@ -76,7 +82,9 @@ def _layers_apart(circuit: Circuit, name: str, every_variable: bool) -> Verdict:
         clean = [v for v in layer.scope if not shared & over[v]] if shared else list(layer.scope)
         if shared and (every_variable or not clean):
             index = (shared & -shared).bit_length() - 1
-            what = "two of its inputs share" if every_variable else "for each variable two of its inputs share"
+            what = (
+                "two of its inputs share" if every_variable else "for each variable two of its inputs share"
+            )
             reason = f"{what} input layers, e.g. {circuit.where(circuit.inputs[index])}"
             return Verdict(name, False, reason, circuit.where(layer))
     kind = "no variable" if every_variable else "some variable not"
@@ -129,5 +137,5 @@ def is_unitary(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     failed = [part for part in parts if part.holds is False] or [part for part in parts if not part]
     if failed:
         first = failed[0]
-        return Verdict("unitary", first.holds, f"{first.property} fails: {first.reason}", first.where)
+        return Verdict("unitary", first.holds, f"{first.name} fails: {first.reason}", first.where)
     return Verdict("unitary", True, "U1, U2 and U3 hold, so Z = 1")

@@ -16,7 +16,7 @@ class Verdict:
     Truthy when it holds. A verdict that is not decided is falsy and says so: ``holds`` is None.
 
     Args:
-        property: its name, e.g. ``"structured-decomposable"``.
+        name: of the property, e.g. ``"structured-decomposable"``.
         holds: True, False, or None where deciding is out of reach (deciding orthogonality or
             determinism is #P-hard in general).
         reason: why.
@@ -28,7 +28,7 @@ class Verdict:
         (False, '✗ smooth: inputs have different scopes (sum3 over {0,1})')
     """
 
-    property: str
+    name: str
     holds: bool | None
     reason: str = ""
     where: str = ""
@@ -44,11 +44,11 @@ class Verdict:
     def __str__(self) -> str:
         answer = "not decided: " if self.holds is None else ""
         place = f" ({self.where})" if self.where else ""
-        return f"{self.mark} {self.property}: {answer}{self.reason}{place}"
+        return f"{self.mark} {self.name}: {answer}{self.reason}{place}"
 
 
 def require(verdict: Verdict, fix: str) -> None:
     """Raise a :class:`StructureError` unless the verdict holds."""
     if not verdict:
         answer = "not decided, " if verdict.holds is None else ""
-        raise StructureError(verdict.property, verdict.where or "circuit", answer + verdict.reason, fix)
+        raise StructureError(verdict.name, verdict.where or "circuit", answer + verdict.reason, fix)

@@ -20,7 +20,9 @@ def as_variables(circuit: Circuit, variables: Iterable[int] | None) -> Scope:
     chosen = frozenset(int(v) for v in variables)
     unknown = chosen - circuit.scope
     if unknown:
-        raise ParameterError(f"unknown variables {describe(unknown)}: the circuit is over {describe(circuit.scope)}")
+        raise ParameterError(
+            f"unknown variables {describe(unknown)}: the circuit is over {describe(circuit.scope)}"
+        )
     return chosen
 
 
@@ -31,11 +33,15 @@ def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> 
     categories out of range are errors that name the row, the column, the value and the domain.
     """
     if x is None:
-        raise DataError(f"no data: pass x of shape (n, {circuit.num_variables}) with values for the observed variables")
+        raise DataError(
+            f"no data: pass x of shape (n, {circuit.num_variables}) with values for the observed variables"
+        )
     try:
         data = torch.as_tensor(x)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"data must be an array of numbers of shape (n, {circuit.num_variables}): {error}") from error
+        raise DataError(
+            f"data must be an array of numbers of shape (n, {circuit.num_variables}): {error}"
+        ) from error
     if data.is_complex() or data.dtype == torch.bool:
         raise DataError(f"data must be integers or floats, got {data.dtype}")
     if data.ndim != 2 or data.shape[1] != circuit.num_variables:

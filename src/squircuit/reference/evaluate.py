@@ -88,6 +88,11 @@ def weight_of(circuit: Circuit, layer: Sum) -> Tensor:
     return circuit.value(layer.weight).to(torch.complex128)
 
 
+def weight_blocks(circuit: Circuit, layer: Sum) -> list[Tensor]:
+    """W = [W₁ … W_N]: the columns of a sum's weight that belong to each of its inputs, (K1, K_i) each."""
+    return list(torch.split(weight_of(circuit, layer), [item.units for item in layer.inputs], dim=1))
+
+
 def kronecker_rows(a: Tensor, b: Tensor) -> Tensor:
     """Kronecker product of the rows: (n, K1), (n, K2) → (n, K1·K2), the index of ``a`` slowest."""
     return (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1)

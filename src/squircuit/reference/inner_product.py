@@ -50,7 +50,10 @@ def inner_product(a: Circuit, b: Circuit, x: Any = None, over: Iterable[int] | N
     """
     if a.scope != b.scope:
         raise StructureError(
-            "compatible", "roots", f"scopes {describe(a.scope)} and {describe(b.scope)} differ", "use equal scopes"
+            "compatible",
+            "roots",
+            f"scopes {describe(a.scope)} and {describe(b.scope)} differ",
+            "use equal scopes",
         )
     grams = PairGrams(a, b, x, over)
     rows = [torch.cat([grams(root, other) for other in b.roots], dim=2) for root in a.roots]

@@ -47,4 +47,3 @@ def _input(circuit: Circuit, layer: Input, data: Tensor, integrated: bool) -> Te
         return evaluate_input(circuit, layer, data[:, layer.variable])
     totals = layer.family.integrals(circuit.family_values(layer)).to(torch.complex128)
     return (input_weight(circuit, layer) @ totals).expand(len(data), -1)
-

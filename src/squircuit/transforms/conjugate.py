@@ -6,7 +6,7 @@ from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
 
 
 def conjugate(circuit: Circuit) -> Circuit:
-    """c* with c*(x) = c(x)*: conjugate input functions and weights (§2; App. "Tensorized Circuit Multiplication").
+    """c* with c*(x) = c(x)*: conjugate input functions and weights (§2; App. A.5).
 
     Structure, names and ties stay, so every property does. Works without weights, too. Cost O(|c|).
 

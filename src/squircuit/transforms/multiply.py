@@ -13,7 +13,7 @@ from squircuit.circuits.order import postorder
 from squircuit.errors import StructureError
 from squircuit.families import Categorical, Product
 from squircuit.properties import are_compatible, is_structured_decomposable, require
-from squircuit.reference.evaluate import input_weight, weight_of
+from squircuit.reference.evaluate import input_weight, weight_blocks, weight_of
 from squircuit.regions.scope import describe
 from squircuit.transforms.conjugate import conjugate
 
@@ -154,7 +154,7 @@ class _Multiplication:
     def _blocks(self, circuit: Circuit, layer: Layer) -> list[Tensor]:
         if not isinstance(layer, Sum):  # a layer that is not a sum is one of itself
             return [torch.eye(layer.units, dtype=torch.complex128)]
-        return list(weight_of(circuit, layer).split([item.units for item in layer.inputs], dim=1))
+        return weight_blocks(circuit, layer)
 
     def _input(self, a: Input, b: Input) -> Layer:
         """All products of a function of ``a`` and a function of ``b``."""
@@ -219,7 +219,10 @@ def _summands(layer: Layer) -> tuple[Layer, ...]:
 def _shared(circuit: Circuit, layer: Input) -> dict[str, Parameter]:
     """The parameters of an input layer's family with their values, without names that could clash."""
     values = circuit.family_values(layer)
-    return {n: Parameter(p.shape, p.constraint, p.is_complex, value=values[n]) for n, p in layer.parameters.items()}
+    return {
+        n: Parameter(p.shape, p.constraint, p.is_complex, value=values[n])
+        for n, p in layer.parameters.items()
+    }
 
 
 def _one_root_layer(circuit: Circuit) -> Circuit:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.errors import ParameterError, StructureError
-from squircuit.reference.evaluate import input_weight, kronecker_rows, weight_of
+from squircuit.reference.evaluate import input_weight, kronecker_rows, weight_blocks
 
 EXACT = 1e-12  # an input weight this close to semi-unitary is kept as it is
 
@@ -84,15 +84,19 @@ def _input(circuit: Circuit, layer: Input) -> _Factored:
         matrix, rest = _semi_unitary(matrix)
     weight = None if layer.weight is None else _parameter(matrix)
     values = circuit.family_values(layer)
-    shared = {n: Parameter(p.shape, p.constraint, False, value=values[n]) for n, p in layer.parameters.items()}
+    shared = {
+        n: Parameter(p.shape, p.constraint, False, value=values[n]) for n, p in layer.parameters.items()
+    }
     return _Factored(Input(layer.variable, layer.family, weight=weight, parameters=shared), rest)
 
 
 def _sum(circuit: Circuit, layer: Sum, done: Mapping[Layer, _Factored]) -> tuple[list[Layer], Tensor]:
     """Case (ii): W [ℓ₁ … ℓ_N] = V [ℓ'₁ … ℓ'_N] with V = [W₁R₁ … W_N R_N]."""
-    blocks = weight_of(circuit, layer).split([item.units for item in layer.inputs], dim=1)
+    blocks = weight_blocks(circuit, layer)
     inputs = [done[item] for item in layer.inputs]
-    return [i.layer for i in inputs], torch.cat([w @ i.rest for w, i in zip(blocks, inputs, strict=True)], dim=1)
+    return [i.layer for i in inputs], torch.cat(
+        [w @ i.rest for w, i in zip(blocks, inputs, strict=True)], dim=1
+    )
 
 
 def _product(layer: Layer, done: Mapping[Layer, _Factored]) -> _Factored:
@@ -154,7 +158,7 @@ def _joined(stacks: list[tuple[list[Layer], Tensor]]) -> tuple[list[Layer], Tens
     rows = []
     for stack, v in stacks:
         row = torch.zeros(len(v), width, dtype=torch.complex128)
-        for layer, block in zip(stack, v.split([layer.units for layer in stack], dim=1), strict=True):
+        for layer, block in zip(stack, torch.split(v, [layer.units for layer in stack], dim=1), strict=True):
             row[:, starts[layer] : starts[layer] + layer.units] += block
         rows.append(row)
     return layers, torch.cat(rows)

@@ -29,7 +29,9 @@ def unroll(circuit: Circuit) -> Circuit:
         units[layer] = _units(circuit, layer, [units[item] for item in layer.inputs], shared)
     pi = circuit.root_weights
     pi = None if pi is None else Parameter(pi.shape, pi.constraint, False, value=circuit.mixture)
-    return Circuit([u for root in circuit.roots for u in units[root]], root_weights=pi, validate=circuit.validated)
+    return Circuit(
+        [u for root in circuit.roots for u in units[root]], root_weights=pi, validate=circuit.validated
+    )
 
 
 def _units(

@@ -1,0 +1,55 @@
+"""Arrays at the door: numpy arrays or tensors, of finite numbers, with no empty side."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from squircuit.errors import ParameterError
+
+
+def as_tensor(array: Any, where: str) -> Tensor:
+    """``array`` as a floating or complex tensor; integers become float64. One clear error otherwise.
+
+    Arrays that are not tensors are copied, so that a later change of theirs does not change a circuit.
+
+    Example:
+        >>> as_tensor([[1, 2]], "site 0")
+        tensor([[1., 2.]], dtype=torch.float64)
+    """
+    tensor = array if isinstance(array, Tensor) else _from_numpy(array, where)
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        tensor = tensor.double()
+    if 0 in tensor.shape:
+        raise ParameterError(f"{where}: every side of shape {tuple(tensor.shape)} must be ≥ 1")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ParameterError(f"{where}: the tensor of shape {tuple(tensor.shape)} holds NaN or infinity")
+    return tensor
+
+
+def common_dtype(tensors: list[Tensor]) -> torch.dtype:
+    """Double precision, complex where any of the tensors is: real networks stay real."""
+    return torch.complex128 if any(tensor.is_complex() for tensor in tensors) else torch.float64
+
+
+def is_index(value: Any) -> TypeGuard[int]:
+    """Whether a value counts as an integer from 0: ints and numpy integers do, ``True`` and ``3.0`` do not.
+
+    Example:
+        >>> is_index(3), is_index(np.int64(3)), is_index(True), is_index(-1)
+        (True, True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+def _from_numpy(array: Any, where: str) -> Tensor:
+    try:
+        return torch.tensor(np.array(array, order="C"))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ParameterError(
+            f"{where}: expected an array of numbers, got {type(array).__name__}: {error}"
+        ) from error

@@ -1,0 +1,163 @@
+"""Circuits from region graphs: sizes as printed in the paper, ties, widths, roots, bad input."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import oracle
+import squircuit as sq
+from squircuit.regions import balanced_tree, linear, patch_splits, quad_tree, random_tree
+
+PAPER_KRONECKER = {4: 2_135_296, 6: 6_426_048, 8: 20_133_888, 10: 55_646_080, 16: 547_667_968}
+PAPER_HADAMARD = {16: 6_557_728, 32: 13_385_792, 512: 343_933_952}
+
+
+@pytest.mark.parametrize("units", PAPER_KRONECKER)
+def test_kronecker_circuits_on_28x28_have_the_papers_number_of_parameters(units):
+    circuit = sq.build(quad_tree((28, 28)), sq.Categorical(256), units)
+    assert circuit.num_parameters() == PAPER_KRONECKER[units]
+
+
+@pytest.mark.parametrize("units", PAPER_HADAMARD)
+def test_hadamard_circuits_on_28x28_have_the_papers_number_of_parameters(units):
+    # the baseline has free weights: 512 functions do not fit as orthonormal ones in a basis of 256
+    circuit = sq.build(quad_tree((28, 28)), sq.Categorical(256), units, product="hadamard", unitary=False)
+    assert circuit.num_parameters() == PAPER_HADAMARD[units]
+
+
+@pytest.mark.parametrize(
+    ("product", "units", "count"), [("hadamard", 8, 87_304), ("kronecker", 16, 356_843_520)]
+)
+def test_the_benchmark_set_up_on_32x32_has_the_papers_number_of_weights(product, units, count):
+    circuit = sq.build(quad_tree((32, 32)), sq.Categorical(256), units, product, input_sums=True)
+    assert circuit.num_weights("sum") == count
+
+
+def test_building_without_weights_is_declared_unitary():
+    circuit = sq.build(quad_tree((28, 28)), sq.Categorical(256), units=16)
+    assert not circuit.has_weights
+    assert sq.is_unitary(circuit)
+    assert sq.is_orthogonal(circuit)
+
+
+def test_the_patch_splits_circuit_on_28x28_is_unitary_but_not_structured_decomposable():
+    circuit = sq.build(patch_splits((28, 28)), sq.Categorical(256), units=4)
+    assert sq.is_unitary(circuit)
+    assert sq.satisfies_u4(circuit)
+    assert not sq.is_structured_decomposable(circuit)
+    (weight,) = {layer.weight for layer in circuit.inputs if layer.variable == 0}
+    assert weight.shape == (6 * 4, 256)  # six input layers a pixel, blocks of one matrix
+
+
+@pytest.mark.parametrize("tie", ["inputs", 0, 1, 2])
+@pytest.mark.parametrize("product", ["kronecker", "hadamard"])
+def test_tied_circuits_are_still_unitary_and_normalised(tie, product):
+    circuit = sq.build(quad_tree((2, 3)), sq.Categorical(3), 2, product, tie=tie).initialise(seed=1)
+    assert len({layer.weight for layer in circuit.inputs}) == 1
+    assert sq.is_unitary(circuit)
+    assert sq.satisfies_u4(circuit)
+    assert oracle.partition(circuit) == pytest.approx(1)
+
+
+def test_tying_inputs_and_the_lowest_level_counts_each_shared_matrix_once():
+    circuit = sq.build(quad_tree((28, 28)), sq.Categorical(256), 12, tie=1)
+    assert circuit.num_weights("input") == 12 * 256
+    lowest = [layer for layer in circuit.sums if len(layer.scope) == 4]
+    assert len(lowest) == 196
+    assert len({layer.weight for layer in lowest}) == 1
+
+
+def test_tied_inputs_of_several_blocks_keep_the_layers_of_one_variable_orthogonal():
+    circuit = sq.build(random_tree(3, seed=2, repetitions=2), sq.Categorical(4), 2, tie="inputs").initialise(
+        seed=0
+    )
+    assert len({layer.weight for layer in circuit.inputs}) == 1
+    assert sq.satisfies_u1(circuit)
+    assert oracle.partition(circuit) == pytest.approx(1)
+
+
+def test_variables_with_small_domains_get_as_many_units_as_they_can_carry():
+    circuit = sq.build(balanced_tree(4), sq.Categorical(2), units=8).initialise(seed=0)
+    assert [layer.units for layer in circuit.inputs] == [2, 2, 2, 2]
+    assert sorted(layer.units for layer in circuit.sums) == [1, 4, 4]
+    assert oracle.partition(circuit) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("roots", [1, 3])
+@pytest.mark.parametrize("root_weights", ["uniform", "learnable"])
+def test_several_roots_are_a_normalised_mixture(roots, root_weights):
+    circuit = sq.build(linear(3), sq.Categorical(3), 2, roots=roots, root_weights=root_weights).initialise(
+        seed=0
+    )
+    assert circuit.num_roots == roots
+    assert oracle.partition(circuit) == pytest.approx(1)
+    if root_weights == "learnable":
+        other = circuit.with_weights(
+            {"roots": torch.tensor([0.5, 0.3, 0.2][:roots]) if roots > 1 else torch.ones(1)}
+        )
+        assert oracle.partition(other) == pytest.approx(1)
+
+
+def test_one_variable_makes_a_circuit():
+    circuit = sq.build(linear(1), sq.Categorical(4), units=3).initialise(seed=0)
+    assert oracle.partition(circuit) == pytest.approx(1)
+
+
+def test_mixed_columns_have_a_family_each():
+    families = [
+        sq.Categorical(3),
+        sq.Hermite(6),
+        sq.Fourier(5, period=6.0),
+        sq.Orthonormalised(sq.BSpline(6)),
+    ]
+    circuit = sq.build(balanced_tree(4), families, units=3).initialise(seed=0)
+    assert sq.is_unitary(circuit)
+    assert sq.partition(circuit) == pytest.approx(1, abs=1e-9)
+
+
+def test_learnable_shifts_are_named_parameters_of_their_variable():
+    circuit = sq.build(linear(2), sq.Fourier(3, period=2.0, learnable=True), 2)
+    assert {"x0.shift", "x1.shift"} <= set(circuit.parameters)
+
+
+def test_input_functions_can_be_used_without_mixing():
+    circuit = sq.build(linear(2), sq.Fourier(3, period=2.0), 3, mixing=False).initialise(seed=0)
+    assert all(layer.weight is None for layer in circuit.inputs)
+    assert sq.is_unitary(circuit)
+
+
+def test_the_baseline_with_gaussian_inputs_has_a_partition_function_by_quadrature():
+    circuit = sq.build(linear(2), sq.Gaussian(3), 3, "hadamard", unitary=False, mixing=False).initialise(
+        seed=0
+    )
+    x = torch.linspace(-12, 12, 601, dtype=torch.float64)
+    rows = torch.cartesian_prod(x, x)
+    total = sq.evaluate(circuit, rows).abs().square().sum() * (x[1] - x[0]) ** 2
+    assert sq.partition(circuit) == pytest.approx(total.item(), rel=1e-6)
+
+
+BAD = {
+    "units must be": {"units": 0},
+    "roots must be": {"roots": -1},
+    "product must be": {"product": "tucker"},
+    "tie must be": {"tie": -2},
+    "root_weights must be": {"root_weights": "sorted"},
+    "3 families for 4 variables": {"family": [sq.Categorical(2)] * 3},
+    "not a family": {"family": [sq.Categorical(2)] * 3 + [5]},
+    "not orthonormal": {"family": sq.Gaussian(2)},
+    "do not fit in a basis of 2": {"product": "hadamard", "units": 3},
+    "use roots ≤ 4": {"roots": 5},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_bad_argument_gets_one_error_that_names_it(message):
+    arguments = {"family": sq.Categorical(2), "units": 2, **BAD[message]}
+    with pytest.raises(sq.SquircuitError, match=message):
+        sq.build(balanced_tree(4), **arguments)
+
+
+def test_too_many_alternatives_for_the_basis_is_an_error_with_a_fix():
+    with pytest.raises(sq.StructureError, match="larger family or fewer alternatives"):
+        sq.build(random_tree(3, seed=0, repetitions=3), sq.Categorical(2), 1)

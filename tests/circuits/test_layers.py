@@ -1,0 +1,171 @@
+"""Layers and circuits by hand: shapes, scopes, names, ties, and one clear error for each mistake."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import squircuit as sq
+
+X = sq.Categorical(3)
+
+
+def test_a_circuit_is_written_down_in_a_few_lines():
+    x, y = sq.Input(0, X, units=2), sq.Input(1, X)
+    circuit = sq.Circuit(sq.Sum(sq.Kronecker([x, y]), units=2))
+    assert circuit.scope == {0, 1}
+    assert [layer.units for layer in circuit.layers] == [2, 3, 6, 2]
+    assert list(circuit.parameters) == ["input0.weight", "sum3.weight"]
+    assert circuit.num_roots == 2
+
+
+def test_kronecker_layers_multiply_widths_of_any_arity():
+    inputs = [sq.Input(v, X, units=v + 1) for v in range(3)]
+    assert sq.Kronecker(inputs).units == 6
+
+
+def test_layers_and_parameters_cannot_be_changed():
+    layer = sq.Input(0, X)
+    with pytest.raises(AttributeError):
+        layer.units = 5
+    with pytest.raises(AttributeError):
+        sq.Parameter((2, 2)).shape = (3, 3)
+
+
+def test_layers_that_hold_one_parameter_are_tied_and_count_once():
+    shared = sq.Parameter((2, 3), name="shared")
+    x, y = sq.Input(0, X, weight=shared), sq.Input(1, X, weight=shared)
+    circuit = sq.Circuit(sq.Sum(sq.Hadamard([x, y])))
+    assert list(circuit.parameters) == ["shared", "sum3.weight"]
+    assert circuit.num_parameters() == 2 * (6 + 2)
+    assert circuit.num_weights("input") == 6
+
+
+def test_the_same_seed_gives_the_same_weights_in_every_precision():
+    circuit = sq.Circuit(sq.Sum(sq.Input(0, X, units=2)))
+    double, single = circuit.initialise(seed=3), circuit.initialise(seed=3, dtype=torch.complex64)
+    assert single.weights["sum1.weight"].dtype == torch.complex64
+    for name, value in double.weights.items():
+        assert torch.equal(value.to(torch.complex64), single.weights[name])
+    assert not torch.equal(circuit.initialise(seed=4).weights["sum1.weight"], double.weights["sum1.weight"])
+
+
+def test_real_circuits_have_real_weights_and_half_the_parameters():
+    build = lambda flag: sq.build(sq.regions.linear(3), X, 2, is_complex=flag)  # noqa: E731
+    assert build(True).num_parameters() == 2 * build(False).num_parameters()
+    assert all(not value.is_complex() for value in build(False).initialise().weights.values())
+
+
+def test_properties_and_values_work_in_single_precision():
+    circuit = sq.build(sq.regions.linear(3), X, 2).initialise(dtype=torch.complex64)
+    assert sq.is_unitary(circuit)
+    assert sq.partition(circuit) == pytest.approx(1, abs=1e-5)
+
+
+def test_deep_circuits_do_not_reach_the_recursion_limit():
+    circuit = sq.build(sq.regions.linear(1200), sq.Categorical(2), 2).initialise(seed=0)
+    assert sq.partition(circuit) == pytest.approx(1, abs=1e-9)
+    assert sq.is_unitary(circuit)
+    assert len(sq.Circuit.from_json(circuit.to_json()).layers) == len(circuit.layers)
+
+
+MISTAKES = {
+    "not decomposable": lambda: sq.Circuit(sq.Kronecker([sq.Input(0, X), sq.Input(0, X)])),
+    r"depend on \{1\}": lambda: sq.Circuit(
+        sq.Hadamard([sq.Hadamard([sq.Input(0, X), sq.Input(1, X)]), sq.Input(1, X)])
+    ),
+    "not smooth": lambda: sq.Circuit(sq.Sum([sq.Input(0, X), sq.Input(1, X)])),
+    "different numbers of units": lambda: sq.Hadamard([sq.Input(0, X, 1), sq.Input(1, X, 2)]),
+    "has 2 columns, its inputs have": lambda: sq.Sum([sq.Input(0, X)], weight=torch.eye(2)),
+    "4 orthonormal functions do not fit in a basis of 3": lambda: sq.Input(0, X, units=4),
+    "4 units cannot have orthonormal rows over 3": lambda: sq.Sum(sq.Input(0, X), units=4),
+    "cannot have orthonormal rows": lambda: sq.Parameter((3, 2)),
+    "units must be ≥ 1": lambda: sq.Sum(sq.Input(0, X), units=-1),
+    "variable must be an integer": lambda: sq.Input(-1, X),
+    "is not a family": lambda: sq.Input(0, 3),
+    "has no inputs": lambda: sq.Kronecker([]),
+    "is not a layer": lambda: sq.Sum([3]),
+    "weight has 2 columns, but the family has 3": lambda: sq.Input(0, X, weight=torch.ones(1, 2)),
+    "rows 2 to 4 are not in a weight of 3 rows": lambda: sq.Input(0, X, 3, torch.eye(3), first_row=2),
+    "must be a matrix": lambda: sq.Sum(sq.Input(0, X), weight=torch.ones(3)),
+    "units=2, but its weight has 1 rows": lambda: sq.Sum(sq.Input(0, X), 2, weight=torch.ones(1, 3)),
+    "NaN or infinity": lambda: sq.Sum(sq.Input(0, X), weight=torch.tensor([[1.0, math.nan, 0.0]])),
+    "two parameters are called 'w'": lambda: sq.Circuit(
+        sq.Sum(
+            sq.Sum(sq.Input(0, X), weight=sq.Parameter((2, 3), name="w")),
+            weight=sq.Parameter((1, 2), name="w"),
+        )
+    ),
+    "is fixed but has no value": lambda: sq.Parameter((1, 1), "fixed"),
+    "has the domains": lambda: sq.Circuit(sq.Sum([sq.Input(0, X), sq.Input(0, sq.Categorical(2))])),
+    "at least one root": lambda: sq.Circuit([]),
+    "root layers have the scopes": lambda: sq.Circuit([sq.Input(0, X), sq.Input(1, X)]),
+    "root_weights must be a simplex": lambda: sq.Circuit(sq.Input(0, X), root_weights=sq.Parameter((3, 3))),
+    "must be ≥ 0 and sum to 1": lambda: sq.Parameter((2,), "simplex", False, value=torch.tensor([0.5, 0.6])),
+    "has parameters \\['shift'\\], not": lambda: sq.Input(
+        0, sq.Fourier(3, 1.0, learnable=True), parameters={"scale": sq.Parameter((), "free", False)}
+    ),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_mistake_in_a_circuit_gets_one_clear_error(message):
+    with pytest.raises(sq.SquircuitError, match=message):
+        MISTAKES[message]()
+
+
+WEIGHTS = {
+    "no values yet": lambda c: sq.evaluate(c, [[0, 0]]),
+    "no parameter is called": lambda c: c.with_weights({"sum9": torch.ones(1, 9)}),
+    r"has shape \(1, 9\), got \(1, 4\)": lambda c: c.with_weights({"sum3.weight": torch.ones(1, 4)}),
+    "holds NaN or infinity": lambda c: c.with_weights({"sum3.weight": torch.full((1, 9), math.inf)}),
+    "only layers of kind": lambda c: c.num_parameters("kronecker"),
+}
+
+
+@pytest.mark.parametrize("message", WEIGHTS)
+def test_wrong_weights_get_one_clear_error(message):
+    circuit = sq.Circuit(sq.Sum(sq.Kronecker([sq.Input(0, X), sq.Input(1, X)])))
+    with pytest.raises(sq.ParameterError, match=message):
+        WEIGHTS[message](circuit)
+
+
+def test_complex_values_for_a_real_parameter_are_refused():
+    circuit = sq.Circuit(sq.Sum(sq.Input(0, X), weight=sq.Parameter((1, 3), is_complex=False)))
+    with pytest.raises(sq.ParameterError, match="is real"):
+        circuit.with_weights({"sum1.weight": torch.ones(1, 3, dtype=torch.complex64)})
+
+
+DATA = {
+    r"shape \(n, 2\), rows being samples; got \(2,\)": [0, 1],
+    r"got \(1, 3\)": [[0, 1, 2]],
+    "row 1, column 0: 3 is not in the domain, integers 0 to 2": [[0, 0], [3, 0]],
+    "row 0, column 1: -1 is not": [[0, -1]],
+    "row 0, column 0: 0.5 is not": [[0.5, 0]],
+    "row 0, column 0: nan is not": [[math.nan, 0]],
+    "must be integers or floats": torch.ones(1, 2, dtype=torch.complex64),
+    "array of numbers": [["a", "b"]],
+    "no data": None,
+}
+
+
+@pytest.mark.parametrize("message", DATA)
+def test_wrong_data_gets_one_error_that_names_the_place_and_the_domain(message):
+    circuit = sq.build(sq.regions.linear(2), X, 2).initialise()
+    with pytest.raises(sq.DataError, match=message):
+        sq.evaluate(circuit, DATA[message])
+
+
+def test_infinite_values_are_refused_and_values_outside_a_continuous_domain_have_density_zero():
+    circuit = sq.build(sq.regions.linear(1), sq.Legendre(3, 0.0, 1.0), 2).initialise()
+    assert sq.evaluate(circuit, [[2.0]]).abs().item() == 0
+    with pytest.raises(sq.DataError, match="inf is not"):
+        sq.evaluate(circuit, [[math.inf]])
+
+
+def test_unknown_variables_to_integrate_are_named():
+    circuit = sq.build(sq.regions.linear(2), X, 2).initialise()
+    with pytest.raises(sq.ParameterError, match=r"unknown variables \{7\}"):
+        sq.marginal(circuit, [[0, 0]], over=[7])

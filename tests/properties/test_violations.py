@@ -1,0 +1,305 @@
+"""Circuits that break exactly one property: each is caught, with the right reason and place."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import squircuit as sq
+from squircuit import Circuit, Hadamard, Input, Kronecker, Sum, units
+
+TWO, FOUR = sq.Categorical(2), sq.Categorical(4)
+
+
+def blocks(variable: int, count: int, units_each: int = 2) -> list[Input]:
+    """Orthogonal input layers over one variable."""
+    weight = sq.Parameter((count * units_each, 4), name=f"x{variable}")
+    return [Input(variable, FOUR, units_each, weight, first_row=i * units_each) for i in range(count)]
+
+
+def unitary() -> Circuit:
+    """Two alternatives that share nothing, split alike: every property of layers holds."""
+    (a0, b0), (a1, b1) = blocks(0, 2), blocks(1, 2)
+    return Circuit(Sum([Kronecker([a0, a1]), Hadamard([b0, b1])], units=1)).initialise(seed=0)
+
+
+def test_the_circuit_that_the_others_are_made_from_satisfies_every_condition_on_layers():
+    report = sq.check(unitary())
+    for name in (
+        "smooth",
+        "decomposable",
+        "structured-decomposable",
+        "orthogonal",
+        "U1",
+        "U2",
+        "U3",
+        "U4",
+        "unitary",
+    ):
+        assert report[name], report[name]
+
+
+def failures(circuit: Circuit, *names: str) -> set[str]:
+    report = sq.check(circuit)
+    return {name for name in names if not report[name]}
+
+
+LAYERED = ("smooth", "decomposable", "U1", "U2", "U3")
+
+
+def test_a_circuit_that_is_only_not_smooth_is_caught_at_the_sum():
+    circuit = Circuit(Sum([Input(0, TWO), Input(1, TWO)], units=1), validate=False).initialise()
+    verdict = sq.is_smooth(circuit)
+    assert failures(circuit, *LAYERED) == {"smooth"}
+    assert "{0} and {1}" in verdict.reason
+    assert "sum" in verdict.where
+    assert not sq.is_unitary(circuit)
+    assert not sq.is_structured_decomposable(circuit)
+
+
+def test_a_circuit_that_is_only_not_decomposable_is_caught_at_the_product():
+    x = Input(0, TWO)
+    circuit = Circuit(Sum(Hadamard([x, x]), units=1), validate=False).initialise()
+    verdict = sq.is_decomposable(circuit)
+    assert failures(circuit, *LAYERED) == {"decomposable"}
+    assert "{0}" in verdict.reason
+    assert "hadamard" in verdict.where
+
+
+def test_a_circuit_with_only_u1_broken_in_one_layer_is_caught_there():
+    circuit = unitary()
+    weight = circuit.weights["x1"].clone()
+    weight[0] *= 2
+    broken = circuit.with_weights({"x1": weight})
+    verdict = sq.satisfies_u1(broken)
+    assert failures(broken, *LAYERED) == {"U1"}
+    assert verdict.where == f"{broken.name(first_over(broken, 1))} over {{1}}"
+    assert "not orthonormal, error 3" in verdict.reason
+
+
+def test_a_circuit_with_only_u1_broken_between_two_layers_is_caught_with_both():
+    circuit = unitary()
+    weight = circuit.weights["x0"].clone()
+    weight[2:] = weight[:2]
+    broken = circuit.with_weights({"x0": weight})
+    verdict = sq.satisfies_u1(broken)
+    assert failures(broken, *LAYERED) == {"U1"}
+    assert "not orthogonal to input" in verdict.reason
+    assert "over {0}" in verdict.where
+
+
+def first_over(circuit: Circuit, variable: int) -> Input:
+    return next(layer for layer in circuit.inputs if layer.variable == variable)
+
+
+def test_a_circuit_with_only_u2_broken_is_caught_at_the_sum_that_reuses_inputs():
+    (a0,), (a1,) = blocks(0, 1), blocks(1, 1)
+    circuit = Circuit(Sum([Kronecker([a0, a1]), Hadamard([a0, a1])], units=1)).initialise(seed=0)
+    verdict = sq.satisfies_u2(circuit)
+    assert failures(circuit, *LAYERED) == {"U2"}
+    assert not sq.satisfies_u4(circuit)
+    assert "share input layers" in verdict.reason
+    assert verdict.where == f"{circuit.name(circuit.roots[0])} over {{0,1}}"
+
+
+def test_a_circuit_with_only_u4_broken_is_unitary_and_caught_by_the_u4_check_alone():
+    (a0, b0), (a1,) = blocks(0, 2), blocks(1, 1)
+    circuit = Circuit(Sum([Kronecker([a0, a1]), Hadamard([b0, a1])], units=1)).initialise(seed=0)
+    assert sq.is_unitary(circuit)
+    verdict = sq.satisfies_u4(circuit)
+    assert not verdict
+    assert "over {1}" in verdict.reason
+    with pytest.raises(sq.StructureError, match="U4"):
+        sq.inference.unitary.marginal(circuit, [[0, 0]], over=[0])
+
+
+def test_a_circuit_with_only_u3_broken_is_caught_at_the_sum():
+    circuit = unitary()
+    name = circuit.parameter_name(circuit.roots[0].weight)
+    broken = circuit.with_weights({name: circuit.weights[name] * 1.5})
+    verdict = sq.satisfies_u3(broken)
+    assert failures(broken, *LAYERED) == {"U3"}
+    assert "differs from I by 1.25" in verdict.reason
+    assert verdict.where.startswith(broken.name(broken.roots[0]))
+    with pytest.raises(sq.StructureError, match="U3"):
+        sq.inference.unitary.marginal(broken, [[0, 0]], over=[0])
+
+
+def test_a_circuit_that_is_only_not_structured_decomposable_is_caught_with_both_splits():
+    (a0, b0), (a1, b1), (a2, b2) = blocks(0, 2), blocks(1, 2), blocks(2, 2)
+    first = Kronecker([Sum(Kronecker([a0, a1]), units=2), a2])
+    second = Kronecker([b0, Sum(Kronecker([b1, b2]), units=2)])
+    circuit = Circuit(Sum([first, second], units=1)).initialise(seed=0)
+    verdict = sq.is_structured_decomposable(circuit)
+    assert not verdict
+    assert "{0} {1,2}" in verdict.reason
+    assert "{0,1} {2}" in verdict.reason
+    assert sq.is_unitary(circuit)
+    with pytest.raises(sq.StructureError, match="structured-decomposable"):
+        sq.square(circuit)
+
+
+def test_circuits_that_split_differently_are_not_compatible_and_cannot_be_multiplied():
+    left, right = sq.regions.linear(3), sq.regions.linear(3, order=[2, 1, 0])
+    a, b = (sq.build(regions, TWO, 2).initialise() for regions in (left, right))
+    verdict = sq.are_compatible(a, b)
+    assert not verdict
+    assert "splits its scope" in verdict.reason
+    for operation in (sq.multiply, sq.inner_product):
+        with pytest.raises(sq.StructureError, match="not compatible"):
+            operation(a, b)
+    assert sq.are_compatible(a, a)
+
+
+def test_circuits_over_different_domains_are_not_compatible():
+    a, b = (sq.build(sq.regions.linear(2), sq.Categorical(n), 2).initialise() for n in (2, 3))
+    assert "variable 0 has domains" in sq.are_compatible(a, b).reason
+
+
+def plus_minus() -> tuple[Input, Input]:
+    return units.input_unit(0, TWO, [1, 1]), units.input_unit(0, TWO, [1, -1])
+
+
+def test_a_circuit_that_is_orthogonal_but_not_deterministic_is_told_apart():
+    circuit = Circuit(units.sum_unit(plus_minus(), [1, 1j]))
+    assert sq.is_orthogonal(circuit)
+    assert sq.is_regular_orthogonal(circuit)
+    verdict = sq.is_deterministic(circuit)
+    assert not verdict
+    assert "2 inputs of unit 0 are non-zero at {0: 0.0}" in verdict.reason
+    assert units.partition(circuit) == pytest.approx(4)
+
+
+def test_inputs_that_are_not_orthogonal_are_caught_with_their_inner_product():
+    a, b = units.input_unit(0, TWO, [1, 0]), units.input_unit(0, TWO, [0.6, 0.8])
+    circuit = Circuit(units.sum_unit([a, b], [1, 1]))
+    verdict = sq.is_orthogonal(circuit)
+    assert "inner product 0.6" in verdict.reason
+    assert verdict.where == "sum2 over {0}"
+    assert "inner product 0.6" in sq.is_regular_orthogonal(circuit).reason
+    assert sq.is_basis_decomposable(circuit)
+    with pytest.raises(sq.StructureError, match="not orthogonal"):
+        units.partition(circuit)
+    assert sq.partition(circuit) == pytest.approx(1 + 1 + 1.2)
+
+
+def test_a_sum_whose_inputs_share_an_input_function_is_not_basis_decomposable():
+    a, b = plus_minus()
+    y = units.input_unit(1, TWO, [1, 2])
+    shared = Circuit(units.sum_unit([units.product_unit([a, y]), units.product_unit([a, y])], [1, 1]))
+    verdict = sq.is_basis_decomposable(shared)
+    assert not verdict
+    assert verdict.where == "sum4 over {0,1}"
+    split = Circuit(units.sum_unit([units.product_unit([a, y]), units.product_unit([b, y])], [1, 1]))
+    assert sq.is_basis_decomposable(split)
+    assert sq.is_basis_decomposable(split, over=[0])
+    assert not sq.is_basis_decomposable(split, over=[1])
+    assert sq.is_orthogonal(split, over=[0])
+    assert not sq.is_orthogonal(split, over=[1])
+    assert sq.is_orthogonal(split, over=[1]).name == "{1}-orthogonal"
+
+
+def test_an_edge_of_weight_zero_is_no_edge():
+    a, b = units.input_unit(0, TWO, [1, 1]), units.input_unit(0, TWO, [1, 2])
+    circuit = Circuit(units.sum_unit([a, b], [1, 0]))
+    for check in (sq.is_orthogonal, sq.is_deterministic, sq.is_basis_decomposable):
+        assert check(circuit)
+
+
+def test_determinism_over_continuous_variables_is_read_off_the_supports():
+    splines = sq.BSpline(6, degree=1)
+    left, right = (
+        units.input_unit(0, splines, [1, 1, 0, 0, 0, 0]),
+        units.input_unit(0, splines, [0, 0, 0, 0, 1, 1]),
+    )
+    middle = units.input_unit(0, splines, [0, 0, 1, 1, 0, 0])
+    assert sq.is_deterministic(Circuit(units.sum_unit([left, right], [1, 1])))
+    assert not sq.is_deterministic(Circuit(units.sum_unit([left, middle], [1, 1])))
+    hermite = [units.input_unit(0, sq.Hermite(2), row) for row in ([1, 0], [0, 1])]
+    circuit = Circuit(units.sum_unit(hermite, [1, 1]))
+    assert sq.is_orthogonal(circuit)  # the paper's witness that orthogonality is the weaker property
+    assert not sq.is_deterministic(circuit)
+
+
+def test_a_large_deterministic_circuit_is_recognised_by_the_supports_of_one_variable():
+    d = 40
+    chain = [[units.input_unit(v, TWO, row) for row in ([1, 0], [0, 1])] for v in range(d)]
+    unit = units.sum_unit(chain[0], [1, 1])
+    for v in range(1, d):
+        parts = [units.product_unit([leaf, unit]) for leaf in chain[v]]
+        unit = units.sum_unit(parts, [0.6, 0.8j])
+    circuit = Circuit(unit)
+    assert sq.is_deterministic(circuit)
+    assert sq.is_orthogonal(circuit)
+    assert units.partition(circuit) == pytest.approx(sq.partition(circuit))
+
+
+def test_determinism_that_cannot_be_decided_is_said_to_be_undecided():
+    """Monomials that are almost never non-zero: a sample finds no overlap, yet at one point of 2^40 both are 1."""
+    corner = [units.input_unit(v, TWO, [1, 0]) for v in range(40)]
+    free = [units.input_unit(v, TWO, [1, 1e-3]) for v in range(40)]
+    sparse = units.product_unit(corner)
+    other = units.product_unit([*corner[:20], *free[20:]])
+    verdict = sq.is_deterministic(Circuit(units.sum_unit([sparse, other], [1, 1])))
+    assert verdict.holds is None
+    assert "too many states" in verdict.reason
+
+
+def hard_to_decide() -> Circuit:
+    """Two alternatives over 20 variables, different splits, the same input layers: #P-hard in general."""
+    d = 20
+    inputs = [Input(v, TWO, weight=torch.tensor([[1.0, 2.0]])) for v in range(d)]
+
+    def chain(order: list[int]) -> sq.Layer:
+        layer: sq.Layer = inputs[order[0]]
+        for v in order[1:]:
+            layer = Sum(Hadamard([layer, inputs[v]]), weight=torch.ones(1, 1))
+        return layer
+
+    return Circuit(Sum([chain(list(range(d))), chain(list(range(d))[::-1])], weight=torch.ones(1, 2)))
+
+
+def test_orthogonality_of_incompatible_inputs_is_not_decided_rather_than_guessed():
+    verdict = sq.is_orthogonal(hard_to_decide())
+    assert verdict.holds is None
+    assert not verdict
+    assert "#P-hard" in verdict.reason
+    assert "not decided" in str(verdict)
+    with pytest.raises(sq.StructureError, match="not decided"):
+        units.partition(hard_to_decide())
+
+
+def test_without_weights_what_is_not_declared_is_not_decided():
+    free = sq.build(sq.regions.linear(2), TWO, 2, unitary=False)
+    for check in (sq.satisfies_u1, sq.satisfies_u3, sq.is_unitary, sq.is_orthogonal, sq.is_deterministic):
+        assert check(free).holds is None, check
+    assert sq.is_smooth(free)
+    declared = sq.build(sq.regions.linear(2), TWO, 2)
+    assert sq.is_unitary(declared)
+
+
+def test_one_parameter_may_serve_layers_over_different_variables_but_not_one_variable_twice():
+    weight = sq.Parameter((2, 4), name="shared")
+    over_two = Circuit(Sum(Kronecker([Input(v, FOUR, weight=weight) for v in (0, 1)]), units=2)).initialise()
+    assert sq.is_unitary(over_two)
+    assert sq.satisfies_u4(over_two)
+    twice = Circuit(Sum([Input(0, FOUR, weight=weight), Input(0, FOUR, weight=weight)], units=1))
+    assert sq.satisfies_u1(twice).holds is None
+    assert sq.satisfies_u1(twice.initialise()).holds is False
+
+
+def test_tolerances_are_stated_and_can_be_chosen():
+    circuit = unitary()
+    name = circuit.parameter_name(circuit.roots[0].weight)
+    slightly = circuit.with_weights({name: circuit.weights[name] * (1 + 1e-6)})
+    assert not sq.satisfies_u3(slightly)
+    assert sq.satisfies_u3(slightly, tolerance=1e-4)
+    assert "tolerance 1.5e-08" in sq.satisfies_u3(circuit).reason
+
+
+def test_the_report_prints_a_mark_and_a_reason_for_every_property():
+    text = str(sq.check(unitary()))
+    assert text.count("✓") + text.count("✗") + text.count("?") == 12
+    assert math.isclose(len(text.splitlines()), 14)

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test format clean
+.PHONY: demo test format constraints clean
 
 demo: $(VENV)/installed  ## the circuits of the paper's figures, their properties, Z = 1 and a marginal
 	$(BIN)/python examples/demo.py
@@ -17,6 +17,9 @@ test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, READM
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+constraints: $(VENV)/installed  ## pin what is installed now
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//; s/ @ .*//' > constraints.txt
 
 clean:
 	rm -rf $(VENV)

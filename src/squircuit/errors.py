@@ -17,9 +17,9 @@ class StructureError(SquircuitError, ValueError):
         fix: what the user can do.
 
     Example:
-        >>> raise StructureError("decomposable", "kronecker3", "inputs share {2}", "split the scopes")
+        >>> raise StructureError("decomposable", "kronecker3", "inputs share {2}", "split them")
         Traceback (most recent call last):
-        squircuit.errors.StructureError: not decomposable at kronecker3: inputs share {2}. Fix: split the scopes.
+        squircuit.errors.StructureError: not decomposable at kronecker3: inputs share {2}. Fix: split them.
     """
 
     def __init__(self, property: str, where: str, reason: str, fix: str) -> None:

@@ -237,7 +237,7 @@ def test_a_large_deterministic_circuit_is_recognised_by_the_supports_of_one_vari
 
 
 def test_determinism_that_cannot_be_decided_is_said_to_be_undecided():
-    """Monomials that are almost never non-zero: a sample finds no overlap, yet at one point of 2^40 both are 1."""
+    """Monomials that are zero at almost all of 2^40 points: a sample finds no overlap, yet there is one."""
     corner = [units.input_unit(v, TWO, [1, 0]) for v in range(40)]
     free = [units.input_unit(v, TWO, [1, 1e-3]) for v in range(40)]
     sparse = units.product_unit(corner)

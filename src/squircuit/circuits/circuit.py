@@ -10,6 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from squircuit.circuits.drawing import draw
 from squircuit.circuits.layers import Input, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.circuits.parameter import Parameter
@@ -106,6 +107,13 @@ class Circuit:
     def where(self, layer: Layer) -> str:
         """The layer's name and scope, for messages."""
         return f"{self.name(layer)} over {describe(layer.scope)}"
+
+    def depths(self) -> dict[Layer, int]:
+        """The length of the longest path from the inputs to each layer."""
+        depths: dict[Layer, int] = {}
+        for layer in self.layers:
+            depths[layer] = 1 + max((depths[item] for item in layer.inputs), default=-1)
+        return depths
 
     @property
     def is_scalar(self) -> bool:
@@ -252,6 +260,13 @@ class Circuit:
     def summary(self) -> str:
         """Layers by kind and shape, from the inputs to the root, with counts of layers and parameters."""
         return summary(self)
+
+    def draw(self) -> str:
+        """The layers as SVG text, inputs at the bottom; notebooks show it."""
+        return draw(self)
+
+    def _repr_svg_(self) -> str:
+        return draw(self)
 
     def to_json(self, *, weights: bool = False) -> str:
         """The structure as JSON text; ``weights=True`` adds every value (exact, for small circuits)."""

@@ -28,7 +28,7 @@ def summary(circuit: Circuit) -> str:
     sum       |      1 | 256           |     1 | 1 × 256 | semi-unitary |        512
     16 variables, 26 layers, size 9,472, 41,472 real parameters (20,736 weights)
     """
-    depths = _depths(circuit)
+    depths = circuit.depths()
     groups = Counter((depths[layer], *_row(layer)) for layer in circuit.layers)
     counted: set[object] = set()
     reals: Counter[tuple[object, ...]] = Counter()
@@ -61,13 +61,6 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: set[int
 
     header = " | ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip()
     return "\n".join([header, "-+-".join("-" * width for width in widths), *(line(row) for row in rows)])
-
-
-def _depths(circuit: Circuit) -> dict[Layer, int]:
-    depths: dict[Layer, int] = {}
-    for layer in circuit.layers:
-        depths[layer] = 1 + max((depths[item] for item in layer.inputs), default=-1)
-    return depths
 
 
 def _row(layer: Layer) -> tuple[str, str, str, str, str]:

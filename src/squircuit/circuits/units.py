@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,7 +42,7 @@ def sum_unit(inputs: Sequence[Layer], weights: Any) -> Sum:
 
 
 def _row(numbers: Any, length: int, where: str) -> Tensor:
-    row = torch.as_tensor(numbers)
+    row = numbers if isinstance(numbers, Tensor) else torch.from_numpy(np.asarray(numbers))  # lists in double
     row = row.to(torch.complex128) if row.is_complex() else row.double()
     if row.shape != (length,):
         raise ParameterError(f"{where}: expected {length} numbers, got shape {tuple(row.shape)}")

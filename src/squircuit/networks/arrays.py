@@ -43,7 +43,7 @@ def is_index(value: Any) -> TypeGuard[int]:
         >>> is_index(3), is_index(np.int64(3)), is_index(True), is_index(-1)
         (True, True, False, False)
     """
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 0
 
 
 def _from_numpy(array: Any, where: str) -> Tensor:

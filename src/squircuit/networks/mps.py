@@ -11,6 +11,7 @@ The boundary bonds have dimension 1 and may be left out: the first site may have
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
@@ -155,19 +156,18 @@ def _check_axes(j: int, array: Tensor, last: int) -> None:
 
 
 def _check_bonds(arrays: list[Tensor]) -> None:
-    ends = "the chain has open ends, whose bonds must be 1"
-    rights = [1, *(int(array.shape[2]) for array in arrays)]
-    lefts = [*(int(array.shape[0]) for array in arrays), 1]
-    for j, (right, left) in enumerate(zip(rights, lefts, strict=True)):
-        if left != right and 0 < j < len(arrays):
+    shapes = [tuple(array.shape) for array in arrays]
+    for j, (shape, following) in enumerate(pairwise(shapes)):
+        if shape[2] != following[0]:
             raise ParameterError(
-                f"matrix-product state: site {j - 1} of shape {tuple(arrays[j - 1].shape)} has right bond {right}, "
-                f"but site {j} of shape {tuple(arrays[j].shape)} has left bond {left}: make them equal"
+                f"matrix-product state: site {j} of shape {shape} has right bond {shape[2]}, but "
+                f"site {j + 1} of shape {following} has left bond {following[0]}: make them equal"
             )
-        if left != right:
-            k = min(j, len(arrays) - 1)
+    for end, axis in ((0, 0), (len(shapes) - 1, 2)):
+        if shapes[end][axis] != 1:
             raise ParameterError(
-                f"matrix-product state: site {k} has shape {tuple(arrays[k].shape)}, but {ends}"
+                f"matrix-product state: site {end} has shape {shapes[end]}, but the chain ends there: its "
+                "outer bond must be 1 (a periodic chain is not a tree)"
             )
 
 

@@ -61,7 +61,7 @@ class Site:
             raise ParameterError("a site needs at least one child: pass a site or the number of a variable")
         if len(shape) != 1 + len(self.children):
             raise ParameterError(
-                f"{where}: expected {1 + len(self.children)} axes, (up, *children), got a tensor of shape {shape}"
+                f"{where}: expected {1 + len(self.children)} axes, (up, *children), got shape {shape}"
             )
         for axis, child in enumerate(self.children, start=1):
             if isinstance(child, Site) and child.up != shape[axis]:

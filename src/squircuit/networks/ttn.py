@@ -166,7 +166,7 @@ def _check_bonds(n: int, array: Tensor, bonds: tuple[int, int], pair: tuple[int,
     if tuple(array.shape[1:]) != bonds:
         raise ParameterError(
             f"tree tensor network: tensor {n} has shape {tuple(array.shape)}, but its children, "
-            f"nodes {pair[0]} and {pair[1]}, have bonds of {bonds[0]} and {bonds[1]}: pass (R, {bonds[0]}, {bonds[1]})"
+            f"nodes {pair[0]} and {pair[1]}, need (R, {bonds[0]}, {bonds[1]})"
         )
 
 

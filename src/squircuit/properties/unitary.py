@@ -87,8 +87,8 @@ def _layers_apart(circuit: Circuit, name: str, every_variable: bool) -> Verdict:
             )
             reason = f"{what} input layers, e.g. {circuit.where(circuit.inputs[index])}"
             return Verdict(name, False, reason, circuit.where(layer))
-    kind = "no variable" if every_variable else "some variable not"
-    return Verdict(name, True, f"inputs of a sum share input layers over {kind}")
+    over_which = "any variable" if every_variable else "some variable"
+    return Verdict(name, True, f"the inputs of every sum share no input layer over {over_which}")
 
 
 def _input_masks(circuit: Circuit) -> dict[Layer, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,7 +38,7 @@ def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> 
             f"no data: pass x of shape (n, {circuit.num_variables}) with values for the observed variables"
         )
     try:
-        data = torch.as_tensor(x)
+        data = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists of floats in double
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"data must be an array of numbers of shape (n, {circuit.num_variables}): {error}"

@@ -1,0 +1,43 @@
+"""A picture of a circuit: a box for every layer, inputs at the bottom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from squircuit.circuits.layers import Input, Kronecker, Layer, Sum
+from squircuit.regions.drawing import Node, draw_graph
+
+if TYPE_CHECKING:
+    from squircuit.circuits.circuit import Circuit
+
+
+def draw(circuit: Circuit) -> str:
+    """SVG text: Σ for sums, ⊗ and ⊙ for Kronecker and Hadamard products, x_i for inputs, with their units.
+
+    Scalar circuits are drawn as in the literature, with + and ×.
+    """
+    index = {layer: i for i, layer in enumerate(circuit.layers)}
+    levels = circuit.depths()
+    label = _unit_label if circuit.is_scalar else _layer_label
+    return draw_graph(
+        [
+            Node(label(layer), _kind(layer), tuple(index[item] for item in layer.inputs), levels[layer])
+            for layer in circuit.layers
+        ]
+    )
+
+
+def _kind(layer: Layer) -> str:
+    return layer.kind if isinstance(layer, Input | Sum) else "product"
+
+
+def _layer_label(layer: Layer) -> str:
+    units = f"{layer.units} unit" + ("s" if layer.units != 1 else "")
+    if isinstance(layer, Input):
+        return f"x{layer.variable}\n{units}"
+    symbol = "Σ" if isinstance(layer, Sum) else "⊗" if isinstance(layer, Kronecker) else "⊙"
+    return f"{symbol}  {units}"
+
+
+def _unit_label(layer: Layer) -> str:
+    return f"x{layer.variable}" if isinstance(layer, Input) else "+" if isinstance(layer, Sum) else "×"

@@ -1,0 +1,93 @@
+"""The circuits of the paper's figures have the properties that the paper says."""
+
+from __future__ import annotations
+
+import pytest
+
+import demo
+import oracle
+import paper_figures
+import squircuit as sq
+from paper_figures import FIGURES
+
+
+@pytest.mark.parametrize("title", FIGURES)
+def test_every_figure_is_smooth_decomposable_and_has_z_and_marginals_as_enumerated(title):
+    circuit = FIGURES[title]()
+    assert sq.is_smooth(circuit)
+    assert sq.is_decomposable(circuit)
+    assert sq.partition(circuit) == pytest.approx(oracle.partition(circuit), rel=1e-10)
+    rows = oracle.some_rows(circuit)
+    for over in oracle.subsets(circuit.scope):
+        expected = oracle.marginal(circuit, rows, over)
+        assert sq.marginal(circuit, rows, over).numpy() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_fig_1_the_matrix_product_state_is_structured_and_the_contraction_of_its_factors():
+    circuit = paper_figures.matrix_product_state("generic")
+    assert sq.is_structured_decomposable(circuit)
+    psi_1, psi_2, psi_3 = ({} for _ in range(3))
+    for layer in circuit.inputs:
+        functions = (psi_1, psi_2, psi_3)[layer.variable]
+        functions[len(functions)] = circuit.matrix(layer)[0].tolist()
+    # order of appearance from the left: ψ₁¹ ψ₂¹¹ ψ₁² ψ₂²¹ ψ₃¹ ψ₂¹² ψ₂²² ψ₃²
+    second = {(0, 0): psi_2[0], (1, 0): psi_2[1], (0, 1): psi_2[2], (1, 1): psi_2[3]}
+    for row in ([0, 0, 0], [1, 2, 3], [3, 1, 2]):
+        expected = sum(
+            psi_1[i][row[0]] * second[i, j][row[1]] * psi_3[j][row[2]] for i in range(2) for j in range(2)
+        )
+        assert sq.evaluate(circuit, [row]).item() == pytest.approx(expected)
+
+
+def test_fig_2_disjoint_supports_make_it_deterministic_and_orthogonal_functions_only_orthogonal():
+    disjoint = paper_figures.matrix_product_state("disjoint")
+    orthogonal = paper_figures.matrix_product_state("orthogonal")
+    for circuit in (disjoint, orthogonal):
+        assert sq.is_basis_decomposable(circuit)
+        assert sq.is_basis_decomposable(circuit, over=[1])
+        assert sq.is_regular_orthogonal(circuit, over=[1])
+        assert sq.is_orthogonal(circuit, over=[1])
+        assert sq.is_orthogonal(circuit)
+        assert sq.units.partition(circuit) == pytest.approx(oracle.partition(circuit))
+    assert sq.is_deterministic(disjoint)
+    assert not sq.is_deterministic(orthogonal)
+
+
+def test_fig_3_the_gadgets_differ_in_basis_decomposability_and_agree_in_u2():
+    scalar, dense = paper_figures.basis_decomposable_gadget(), paper_figures.dense_gadget()
+    assert sq.is_basis_decomposable(scalar)
+    assert sq.satisfies_u2(scalar)
+    assert not sq.is_basis_decomposable(dense)
+    assert sq.satisfies_u2(dense)
+    assert sq.is_orthogonal(dense)
+
+
+def test_fig_4_the_custom_factorisation_is_unitary_with_u4_but_not_structured_decomposable():
+    circuit = paper_figures.custom_factorisation()
+    verdict = sq.is_structured_decomposable(circuit)
+    assert not verdict
+    assert "{0,1} {2}" in verdict.reason
+    assert "{0,2} {1}" in verdict.reason
+    assert sq.is_unitary(circuit)
+    assert sq.satisfies_u4(circuit)
+    assert oracle.partition(circuit) == pytest.approx(1)
+
+
+def test_fig_b1_the_tree_tensor_network_is_structured_unitary_and_not_basis_decomposable():
+    circuit = paper_figures.tree_tensor_network()
+    assert sq.is_structured_decomposable(circuit)
+    assert sq.is_unitary(circuit)
+    assert not sq.is_basis_decomposable(circuit)
+    assert oracle.partition(circuit) == pytest.approx(1)
+
+
+def test_the_demo_prints_equal_exact_and_enumerated_numbers_for_every_figure(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    demo.main()
+    out = capsys.readouterr().out
+    pairs = [line.split() for line in out.splitlines() if "enumerated" in line]
+    assert len(pairs) == 2 * len(FIGURES)
+    for words in pairs:
+        exact, enumerated = float(words[words.index("exact") + 1]), float(words[-1])
+        assert exact == pytest.approx(enumerated, rel=1e-9)
+    assert len(list((tmp_path / "demo").glob("*.svg"))) == len(FIGURES)

@@ -6,9 +6,15 @@ import itertools
 
 import numpy as np
 import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import squircuit as sq
+
+
+def law(*strategies):
+    """``given``, without a limit in time: the first call of a routine of torch may take long."""
+    return lambda test: settings(deadline=None)(given(*strategies)(test))
 
 
 def array(rng, shape, is_complex):

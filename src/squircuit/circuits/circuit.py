@@ -168,7 +168,7 @@ class Circuit:
         """Every parameter has a value."""
         return len(self._values) == len(self.parameters)
 
-    @property
+    @cached_property
     def weights(self) -> Mapping[str, Tensor]:
         """The value of every parameter, by name."""
         missing = [name for name in self.parameters if name not in self._values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, TypeGuard
 
@@ -21,7 +22,7 @@ def as_tensor(array: Any, where: str) -> Tensor:
         >>> as_tensor([[1, 2]], "site 0")
         tensor([[1., 2.]], dtype=torch.float64)
     """
-    tensor = array if isinstance(array, Tensor) else _from_numpy(array, where)
+    tensor = array.resolve_conj() if isinstance(array, Tensor) else _from_numpy(array, where)
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.double()
     if 0 in tensor.shape:
@@ -29,6 +30,13 @@ def as_tensor(array: Any, where: str) -> Tensor:
     if not bool(torch.isfinite(tensor).all()):
         raise ParameterError(f"{where}: the tensor of shape {tuple(tensor.shape)} holds NaN or infinity")
     return tensor
+
+
+def as_tensors(arrays: Any, kind: str) -> list[Tensor]:
+    """:func:`as_tensor` of every item; messages speak of "site 0 of …" where ``kind`` is "site {} of …"."""
+    if not isinstance(arrays, Sequence | np.ndarray | Tensor) or isinstance(arrays, str):
+        raise ParameterError(f"{kind.format('j')}: expected a list of arrays, got {type(arrays).__name__}")
+    return [as_tensor(array, kind.format(j)) for j, array in enumerate(arrays)]
 
 
 def common_dtype(tensors: list[Tensor]) -> torch.dtype:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
-from squircuit.networks.arrays import as_tensor, is_index
+from squircuit.networks.arrays import as_tensors, is_index
 from squircuit.networks.chain import chain
 from squircuit.networks.site import Child, Site, canonicalise
 from squircuit.networks.tree import Families, from_tree, to_tree
@@ -81,8 +81,7 @@ def canonical(tensors: Sequence[Any], centre: int) -> tuple[list[Tensor], float]
         >>> round(norm, 9), sites[0].flatten()
         (10.0, tensor([0.6000, 0.8000], dtype=torch.float64))
     """
-    root, norm = canonicalise(_rooted(tensors, centre))
-    return chain(root), norm
+    return _canonical(tensors, centre)
 
 
 def left_canonical(tensors: Sequence[Any]) -> tuple[list[Tensor], float]:
@@ -92,7 +91,7 @@ def left_canonical(tensors: Sequence[Any]) -> tuple[list[Tensor], float]:
         >>> left_canonical([[[3.0], [4.0]], [[0.0, 2.0]]])[0][1].flatten()
         tensor([0., 1.], dtype=torch.float64)
     """
-    return canonical(tensors, len(tensors) - 1)
+    return _canonical(tensors, None)
 
 
 def right_canonical(tensors: Sequence[Any]) -> tuple[list[Tensor], float]:
@@ -103,6 +102,11 @@ def right_canonical(tensors: Sequence[Any]) -> tuple[list[Tensor], float]:
         tensor([0.6000, 0.8000], dtype=torch.float64)
     """
     return canonical(tensors, 0)
+
+
+def _canonical(tensors: Sequence[Any], centre: int | None) -> tuple[list[Tensor], float]:
+    root, norm = canonicalise(_rooted(tensors, centre))
+    return chain(root), norm
 
 
 def _rooted(tensors: Sequence[Any], centre: int | None) -> Site:
@@ -128,7 +132,7 @@ def _present(*children: Child | None) -> tuple[Child, ...]:
 
 
 def _checked(tensors: Sequence[Any]) -> list[Tensor]:
-    arrays = [as_tensor(array, f"site {j} of the matrix-product state") for j, array in enumerate(tensors)]
+    arrays = as_tensors(tensors, "site {} of the matrix-product state")
     if not arrays:
         raise ParameterError(
             "matrix-product state: there are no sites: pass one array (R_left, v, R_right) each"

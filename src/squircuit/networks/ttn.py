@@ -15,7 +15,7 @@ The paper's example, d = 4, is factors [ψ₁, ψ₂, ψ₃, ψ₄], tensors [W�
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError, StructureError
-from squircuit.networks.arrays import as_tensor
+from squircuit.networks.arrays import as_tensors, is_index
 from squircuit.networks.site import Child, Site, canonicalise, dimensions, merged, scopes
 from squircuit.networks.tree import Families, from_tree, require_all_variables, to_tree
 from squircuit.regions.scope import describe
@@ -111,30 +111,30 @@ def upper_canonical(
 def _rooted(
     factors: Sequence[Any], tensors: Sequence[Any], children: Sequence[tuple[int, int]] | None
 ) -> Site:
-    arrays = _checked(factors, tensors)
-    pairs = _pairs(children, inner=len(tensors))
-    nodes = {len(tensors) + j: Site(array, (j,)) for j, array in enumerate(arrays[len(tensors) :])}
-    for n in reversed(range(len(tensors))):  # children come after their parents
+    inner, outer = _checked(factors, tensors)
+    pairs = _pairs(children, len(inner))
+    nodes = {len(inner) + j: Site(array, (j,)) for j, array in enumerate(outer)}
+    for n in reversed(range(len(inner))):  # children come after their parents
         left, right = (nodes[child] for child in pairs[n])
-        _check_bonds(n, arrays[n], (left.up, right.up), pairs[n])
-        nodes[n] = Site(arrays[n], (left, right))
+        _check_bonds(n, inner[n], (left.up, right.up), pairs[n])
+        nodes[n] = Site(inner[n], (left, right))
     return nodes[0]
 
 
-def _checked(factors: Sequence[Any], tensors: Sequence[Any]) -> list[Tensor]:
-    """The arrays of all nodes, with the right number of axes."""
-    if len(factors) == 0 or len(tensors) != len(factors) - 1:
+def _checked(factors: Sequence[Any], tensors: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """The inner tensors and the factors, with the right number of axes."""
+    inner = as_tensors(tensors, "tensor {} of the tree tensor network")
+    outer = as_tensors(factors, "factor {} of the tree tensor network")
+    if not outer or len(inner) != len(outer) - 1:
         raise ParameterError(
-            f"tree tensor network: {len(factors)} factors and {len(tensors)} tensors: "
+            f"tree tensor network: {len(outer)} factors and {len(inner)} tensors: "
             "pass one factor for each variable and one tensor fewer"
         )
-    inner = [as_tensor(array, f"tensor {n} of the tree tensor network") for n, array in enumerate(tensors)]
     if inner and inner[0].ndim == 2:
         inner[0] = inner[0].unsqueeze(0)
-    outer = [as_tensor(array, f"factor {j} of the tree tensor network") for j, array in enumerate(factors)]
     _check_axes("tensor", inner, "(R, R_left, R_right)")
     _check_axes("factor", outer, "(R, v)")
-    return inner + outer
+    return inner, outer
 
 
 def _check_axes(kind: str, arrays: list[Tensor], shape: str) -> None:
@@ -148,18 +148,18 @@ def _check_axes(kind: str, arrays: list[Tensor], shape: str) -> None:
 def _pairs(children: Sequence[tuple[int, int]] | None, inner: int) -> list[tuple[int, int]]:
     if children is None:
         return [(2 * n + 1, 2 * n + 2) for n in range(inner)]
-    pairs = [tuple(int(child) for child in pair) for pair in children]
-    used = sorted(child for pair in pairs for child in pair)
-    binary = len(pairs) == inner and all(len(pair) == 2 for pair in pairs)
-    after = all(child > n for n, pair in enumerate(pairs) for child in pair)
-    if not (binary and after and used == list(range(1, 2 * inner + 1))):
+    pairs = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in children]
+    nodes = [child for pair in pairs for child in pair]
+    binary = len(pairs) == inner and all(len(pair) == 2 for pair in pairs) and all(map(is_index, nodes))
+    once = binary and sorted(nodes) == list(range(1, 2 * inner + 1))
+    if not once or any(child <= n for n, pair in enumerate(pairs) for child in pair):
         raise StructureError(
             BINARY,
             f"children {pairs}",
             f"these are not {inner} pairs with each of the nodes 1 … {2 * inner} once, after its parent",
             f"number the inner tensors 0 … {inner - 1} from the root and the factors {inner} … {2 * inner}",
         )
-    return [(left, right) for left, right in pairs]
+    return [(int(left), int(right)) for left, right in pairs]
 
 
 def _check_bonds(n: int, array: Tensor, bonds: tuple[int, int], pair: tuple[int, int]) -> None:

@@ -72,9 +72,9 @@ def satisfies_u4(circuit: Circuit) -> Verdict:
 
 def _layers_apart(circuit: Circuit, name: str, every_variable: bool) -> Verdict:
     below = _input_masks(circuit)
-    over = {
-        v: sum(1 << i for i, layer in enumerate(circuit.inputs) if layer.variable == v) for v in circuit.scope
-    }
+    over = dict.fromkeys(circuit.scope, 0)
+    for i, item in enumerate(circuit.inputs):
+        over[item.variable] |= 1 << i
     for layer in circuit.sums:
         shared = 0
         for a, b in combinations(layer.inputs, 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -123,7 +124,8 @@ def test_unitarising_a_circuit_with_orthogonal_inputs_divides_it_by_the_square_r
     circuit = data.draw(circuits(Shape(free_sums=True, structured=structured, continuous=False)))
     assume(small(circuit))
     z = oracle.partition(circuit)
-    result, beta = sq.unitarise(circuit)
+    unitarised = sq.unitarise(circuit)
+    result, beta = unitarised.circuit, unitarised.beta
     assert sq.is_unitary(result), sq.check(result)
     assert beta == pytest.approx(z**-0.5, rel=1e-9)
     rows, _ = oracle.assignments(circuit, circuit.scope)
@@ -135,7 +137,8 @@ def test_unitarising_a_circuit_with_orthogonal_inputs_divides_it_by_the_square_r
 @given(circuit=circuits(Shape(free_sums=True, continuous=True), max_variables=2))
 def test_unitarising_works_for_continuous_variables(circuit):
     assume(small(circuit, 20000))
-    result, beta = sq.unitarise(circuit)
+    unitarised = sq.unitarise(circuit)
+    result, beta = unitarised.circuit, unitarised.beta
     assert beta == pytest.approx(oracle.partition(circuit) ** -0.5, rel=1e-7)
     assert oracle.partition(result) == pytest.approx(1, rel=1e-7)
 
@@ -148,7 +151,8 @@ def test_unitarising_works_for_continuous_variables(circuit):
 def test_unitarising_any_circuit_makes_all_weights_semi_unitary_and_scales_the_function(circuit):
     assume(circuit.num_roots == 1)
     assume(np.abs(oracle.amplitudes(circuit, oracle.some_rows(circuit))).max() > 1e-9)
-    result, beta = sq.unitarise(circuit)
+    unitarised = sq.unitarise(circuit)
+    result, beta = unitarised.circuit, unitarised.beta
     assert sq.satisfies_u3(result)
     rows = oracle.some_rows(circuit, 10)
     expected = beta * oracle.amplitudes(circuit, rows)
@@ -158,3 +162,52 @@ def test_unitarising_any_circuit_makes_all_weights_semi_unitary_and_scales_the_f
 
 def scale(values) -> float:
     return max(1.0, float(np.abs(np.asarray(values)).max()))
+
+
+def test_unitarising_keeps_real_circuits_real_and_declares_orthogonal_blocks():
+    circuit = sq.build(sq.regions.random_tree(3, seed=1, repetitions=2), Categorical(6), 2, is_complex=False)
+    weights = {
+        n: 3 * v + 0.1 if n.startswith("region") else v for n, v in circuit.initialise(seed=0).weights.items()
+    }
+    result = sq.unitarise(circuit, weights).circuit
+    assert all(not p.is_complex for p in result.parameters.values())
+    assert sq.is_unitary(sq.Circuit.from_json(result.to_json()))  # declared, without the values
+
+
+def test_unitarising_input_weights_of_low_rank_keeps_layers_over_one_variable_orthogonal():
+    """Rows e1, e1 and e2, e3: a plain QR might complete the first by a vector of the second."""
+    rows = torch.eye(4, dtype=torch.float64)
+    a = sq.Input(0, Categorical(4), weight=rows[[0, 0]])
+    b = sq.Input(0, Categorical(4), weight=rows[[1, 2]])
+    circuit = sq.Circuit(sq.Sum([a, b], weight=torch.tensor([[1.0, 2.0, 3.0, 4.0]], dtype=torch.float64)))
+    result = sq.unitarise(circuit)
+    assert sq.is_unitary(result.circuit)
+    assert result.beta == pytest.approx(oracle.partition(circuit) ** -0.5)
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e-3])
+def test_unitarising_a_deep_circuit_stays_in_range_where_beta_does_not(factor):
+    circuit = sq.build(sq.regions.linear(300), Categorical(2), 2).initialise(seed=0)
+    scaled = {n: v * factor if n.startswith("region") else v for n, v in circuit.weights.items()}
+    result = sq.unitarise(circuit.with_weights(scaled))
+    assert sq.is_unitary(result.circuit)
+    assert result.log_beta == pytest.approx(-len(circuit.sums) * np.log(factor))
+
+
+def test_circuits_over_nested_scopes_multiply():
+    """a splits {0,1}; b splits {0,1,2} into {0,1} {2}, and {0,1} as a does."""
+    a = sq.build(sq.regions.linear(2), Categorical(2), 2).initialise(seed=0)
+    b = sq.build(sq.regions.linear(3), Categorical(2), 2).initialise(seed=1)
+    rows, _ = oracle.assignments(b, b.scope)
+    expected = oracle.amplitudes(a, rows[:, :2]) * oracle.amplitudes(b, rows)
+    for product in (sq.multiply(a, b), sq.multiply(b, a)):
+        assert max_error(oracle.amplitudes(product, rows), expected) < 1e-12
+
+
+def test_products_of_a_single_input_multiply_like_that_input():
+    x = sq.Input(0, Categorical(3), units=2)
+    plain, wrapped = (sq.Circuit(sq.Sum(layer)).initialise(seed=0) for layer in (x, sq.Hadamard([x])))
+    rows = np.arange(3.0)[:, None]
+    expected = oracle.amplitudes(plain, rows) ** 2
+    for a, b in ((plain, wrapped), (wrapped, plain), (wrapped, wrapped)):
+        assert max_error(oracle.amplitudes(sq.multiply(a, b), rows), expected) < 1e-12

@@ -303,3 +303,50 @@ def test_the_report_prints_a_mark_and_a_reason_for_every_property():
     text = str(sq.check(unitary()))
     assert text.count("✓") + text.count("✗") + text.count("?") == 12
     assert math.isclose(len(text.splitlines()), 14)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_what_counts_as_orthogonal_does_not_depend_on_scale(factor):
+    table = torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, -1.0]], dtype=torch.float64) * factor
+    a, b, c = (units.input_unit(0, TWO, row) for row in table)
+    skew, right = (Circuit(units.sum_unit([a, other], [1, 1])) for other in (b, c))
+    for check in (sq.is_regular_orthogonal, sq.is_orthogonal):
+        assert check(skew).holds is False
+        assert check(right).holds is True
+    with pytest.raises(sq.StructureError, match="not orthogonal"):
+        units.partition(skew)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0])
+def test_incompatible_parts_with_small_input_functions_are_refused_not_taken_for_orthogonal(factor):
+    regions = sq.regions.patch_splits((2, 2), min_side=2)
+    circuit = sq.build(regions, FOUR, 2, unitary=False).initialise(seed=0)
+    small = {n: v * factor for n, v in circuit.weights.items() if n.startswith("x")}
+    with pytest.raises(sq.StructureError, match="not compatible"):
+        sq.partition(circuit.with_weights(small))
+
+
+def test_the_partition_function_of_a_circuit_that_is_not_structured_is_exact_in_single_precision_too():
+    circuit = sq.build(sq.regions.patch_splits((4, 4), min_side=4), sq.Categorical(16), 2)
+    for dtype, error in ((torch.complex128, 1e-12), (torch.complex64, 1e-5)):
+        assert sq.partition(circuit.initialise(seed=0, dtype=dtype)) == pytest.approx(1, abs=error)
+
+
+def test_variables_may_be_given_by_an_iterator():
+    a, b = units.input_unit(0, TWO, [1, 1]), units.input_unit(0, TWO, [1, 0])
+    skew = Circuit(units.sum_unit([a, b], [1, 1]))
+    for check in (sq.is_orthogonal, sq.is_regular_orthogonal, sq.is_basis_decomposable):
+        assert check(skew, over=iter([0])).holds == check(skew, over=[0]).holds
+    with pytest.raises(sq.StructureError, match="-orthogonal"):
+        units.marginal(skew, over=iter([0]))
+
+
+def test_large_kronecker_layers_are_never_squared():
+    """K = 8: the Gram matrix of a four-way product would have 4096² entries a region and row."""
+    circuit = sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(16), 8).initialise(seed=0)
+    assert sq.partition(circuit) == pytest.approx(1, abs=1e-10)
+    rows = torch.randint(16, (2, 64), generator=torch.Generator().manual_seed(0))
+    half = [v for v in range(64) if v % 8 < 4]
+    exact, fast = sq.marginal(circuit, rows, half), sq.inference.unitary.marginal(circuit, rows, half)
+    assert torch.allclose(exact, fast, rtol=1e-9, atol=0)
+    assert sq.is_orthogonal(circuit)

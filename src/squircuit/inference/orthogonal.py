@@ -38,6 +38,7 @@ def marginal(
         >>> marginal(c).item()
         25.0
     """
+    over = None if over is None else frozenset(over)  # an iterator can be read only once
     integrated = as_variables(circuit, over)
     if not assume_orthogonal and not is_regular_orthogonal(circuit, over):
         require(

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Layer, Sum
+from squircuit.circuits import Circuit, Hadamard, Kronecker, Layer, Sum
+from squircuit.circuits.order import postorder
 from squircuit.properties import is_unitary, require, satisfies_u4
 from squircuit.reference.data import as_data, as_variables, no_data
 from squircuit.reference.evaluate import evaluate_layers, weight_blocks
@@ -51,24 +52,46 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
 
 
 def _matrices(circuit: Circuit, data: Tensor, integrated: Scope) -> dict[Layer, Tensor]:
-    """R of every layer, (n, K, K); layers inside Z need nothing below them."""
-    values = evaluate_layers(
-        circuit, data, [layer for layer in circuit.layers if not layer.scope & integrated]
-    )
+    """R of the roots, of every layer that depends on both kinds of variables, and of what these need."""
+
+    def is_mixed(layer: Layer) -> bool:
+        return bool(layer.scope & integrated) and not layer.scope <= integrated
+
+    needed = postorder(circuit.roots, lambda layer: _operands(layer) if is_mixed(layer) else ())
+    observed = [layer for layer in needed if not layer.scope & integrated]
+    values = evaluate_layers(circuit, data, postorder(observed, lambda layer: layer.inputs))
     matrices: dict[Layer, Tensor] = {}
-    for layer in circuit.layers:
+    for layer in needed:
         if layer.scope <= integrated:
             identity = torch.eye(layer.units, dtype=torch.complex128)
             matrices[layer] = identity.expand(len(data), -1, -1)
-        elif layer in values:
+        elif not is_mixed(layer):
             matrices[layer] = values[layer].unsqueeze(2) * values[layer].unsqueeze(1).conj()
         elif isinstance(layer, Sum):
-            matrices[layer] = _sum(circuit, layer, [matrices[item] for item in layer.inputs])
+            matrices[layer] = _sum(circuit, layer, matrices)
         else:
             matrices[layer] = multiply_grams(layer, layer, [matrices[item] for item in layer.inputs])
     return matrices
 
 
-def _sum(circuit: Circuit, layer: Sum, inputs: list[Tensor]) -> Tensor:
-    blocks = weight_blocks(circuit, layer)
-    return torch.stack([w @ r @ w.mH for w, r in zip(blocks, inputs, strict=True)]).sum(dim=0)
+def _operands(layer: Layer) -> tuple[Layer, ...]:
+    """What R of a layer is made from: a sum reaches through its products, whose R is never formed."""
+    if not isinstance(layer, Sum):
+        return layer.inputs
+    return tuple(below for item in layer.inputs for below in (item.inputs if _is_product(item) else (item,)))
+
+
+def _sum(circuit: Circuit, layer: Sum, matrices: dict[Layer, Tensor]) -> Tensor:
+    """Σ_i W_i R_i W_iᴴ."""
+    total = torch.zeros(1, layer.units, layer.units, dtype=torch.complex128)
+    for item, weight in zip(layer.inputs, weight_blocks(circuit, layer), strict=True):
+        if _is_product(item):
+            half = multiply_grams(item, item, [matrices[below] for below in item.inputs], weight)
+        else:
+            half = weight @ matrices[item]
+        total = total + half @ weight.mH
+    return total
+
+
+def _is_product(layer: Layer) -> bool:
+    return isinstance(layer, Hadamard | Kronecker)

@@ -91,7 +91,7 @@ def upper_canonical(
     ψ = norm · ψ', where ψ' has orthonormal rows in every factor (eq. upper-canonical-factors, for
     orthonormal basis functions) and Σ_{ij} W⁽ⁿ⁾[r,i,j] W⁽ⁿ⁾[r',i,j]* = δ_{rr'} in every inner tensor (eq.
     upper-canonical-tensors). For the root, a row of R_left · R_right numbers, this says ‖W⁽⁰⁾‖ = 1: that is
-    what Z = 1 needs, and all that can be had in general; the paper prints a stronger condition on W⁽⁰⁾.
+    what Z = 1 needs; the condition that the paper prints for the root, W⁽⁰⁾W⁽⁰⁾† = I, would give Z = R.
 
     Args:
         factors, tensors, children: see :mod:`squircuit.networks.ttn`; not zero everywhere.

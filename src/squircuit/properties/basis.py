@@ -12,12 +12,11 @@ from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.data import as_variables
-from squircuit.reference.inner_product import PairGrams
+from squircuit.reference.inner_product import inner_inputs
+from squircuit.reference.tolerance import cosines, norms_of, tolerance_for
 from squircuit.regions.scope import Scope, describe
 
 BasisScope = dict[int, frozenset[tuple[Input, int]]]  # variable -> input units (layer, row)
-
-TOLERANCE = 1e-8
 
 
 def basis_scopes(circuit: Circuit) -> Iterator[tuple[Layer, list[BasisScope]]]:
@@ -67,6 +66,7 @@ def is_basis_decomposable(circuit: Circuit, over: Iterable[int] | None = None) -
     in Z and only sums whose scope meets Z count (Def. "Z-basis decomposability"). Decided by the graph
     and the zeros of the weights; stops at the first sum that fails.
     """
+    over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)
     name = _named("basis decomposable", over, chosen)
     smooth = is_smooth(circuit)
@@ -101,13 +101,14 @@ def _disjoint(units: list[BasisScope], variable: int) -> bool:
 
 
 def is_regular_orthogonal(
-    circuit: Circuit, over: Iterable[int] | None = None, tolerance: float = TOLERANCE
+    circuit: Circuit, over: Iterable[int] | None = None, tolerance: float | None = None
 ) -> Verdict:
     """Basis decomposable, and all input units over one variable are pairwise orthogonal.
 
     Def. "Regular orthogonality" and its Z-form. Implies orthogonality (Thm. "regular orthogonality is
     sufficient"), at the price of a graph walk and of the inner products of input functions.
     """
+    over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)
     name = _named("regular orthogonal", over, chosen)
     for verdict in (is_smooth(circuit), is_decomposable(circuit), is_basis_decomposable(circuit, over)):
@@ -115,20 +116,21 @@ def is_regular_orthogonal(
             return Verdict(name, verdict.holds, f"not {verdict.name}: {verdict.reason}", verdict.where)
     if not circuit.has_weights:
         return Verdict(name, None, "the circuit has no weights yet; call circuit.initialise(seed=…)")
-    return _inputs_orthogonal(circuit, chosen, name, tolerance)
+    return _inputs_orthogonal(circuit, chosen, name, tolerance_for(circuit, tolerance))
 
 
 def _inputs_orthogonal(circuit: Circuit, chosen: Scope, name: str, tolerance: float) -> Verdict:
-    grams = PairGrams(circuit, circuit)
     for a, b in input_pairs(circuit, chosen):
-        overlap = grams(a, b)[0].abs()
+        norms, others = (norms_of(inner_inputs(circuit, i, circuit, i)[None]) for i in (a, b))
+        overlap = cosines(inner_inputs(circuit, a, circuit, b)[None], norms, others)[0]
         if a is b:
-            overlap = overlap - torch.diag(overlap.diagonal())
+            overlap = overlap.fill_diagonal_(0)
         if overlap.max() > tolerance:
             i, j = divmod(int(overlap.argmax()), b.units)
-            reason = f"unit {i} and unit {j} of {circuit.name(b)} have inner product {overlap.max():.3g}"
+            cosine = f"normalised inner product {overlap.max():.3g}"
+            reason = f"unit {i} and unit {j} of {circuit.name(b)} have {cosine}"
             return Verdict(name, False, reason, circuit.where(a))
-    return Verdict(name, True, f"input functions of a variable are orthogonal (tolerance {tolerance:g})")
+    return Verdict(name, True, f"input functions of a variable are orthogonal (tolerance {tolerance:.2g})")
 
 
 def input_pairs(circuit: Circuit, variables: Scope) -> Iterator[tuple[Input, Input]]:

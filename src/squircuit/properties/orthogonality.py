@@ -7,23 +7,21 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Sum
+from squircuit.circuits import Circuit, Kronecker, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.errors import StructureError
 from squircuit.properties.basis import is_regular_orthogonal, sum_edges
 from squircuit.properties.points import POINTS_LIMIT, grid, quadrature
 from squircuit.properties.structure import is_decomposable, is_smooth
-from squircuit.properties.tolerance import tolerance_for
 from squircuit.properties.unitary import is_unitary
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.data import as_variables
 from squircuit.reference.evaluate import evaluate_layers
 from squircuit.reference.inner_product import PairGrams
+from squircuit.reference.tolerance import cosines, norms_of, tolerance_for
 from squircuit.regions.scope import Scope, describe
 
-VANISHING = 1e-12  # a function this small next to the largest is zero at this value of the others
-
-ENTRIES_LIMIT = 1 << 24  #: Gram matrices with more entries than this are not formed
+ENTRIES_LIMIT = 1 << 20  #: Gram matrices with more entries than this are not formed
 
 
 def is_orthogonal(
@@ -40,6 +38,7 @@ def is_orthogonal(
     (computing it is #P-hard) and their states are too many to enumerate; or where there are too many
     values of the others, or units, to go through.
     """
+    over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)
     name = "orthogonal" if over is None else f"{describe(chosen)}-orthogonal"
     for verdict in (is_smooth(circuit), is_decomposable(circuit)):
@@ -67,60 +66,82 @@ def _by_theorem(circuit: Circuit, over: Iterable[int] | None, undecided: Verdict
 def _by_inner_products(circuit: Circuit, chosen: Scope, name: str, tolerance: float | None) -> Verdict:
     limit = tolerance_for(circuit, tolerance)
     sums = (layer for layer in circuit.sums if layer.scope & chosen)
+    everything = PairGrams(circuit, circuit) if chosen == circuit.scope else None  # one for all sums
     doubts = []
     for layer in sums:
-        verdict = _check_sum(circuit, layer, chosen, name, limit)
+        verdict = _check_sum(circuit, layer, chosen, name, limit, everything)
         if verdict.holds is False:
             return verdict
         if verdict.holds is None:
             doubts.append(verdict)
-    return (
-        doubts[0]
-        if doubts
-        else Verdict(name, True, f"inputs of every sum are orthogonal (tolerance {limit:.2g})")
-    )
+    if doubts:
+        return doubts[0]
+    return Verdict(name, True, f"inputs of every sum are orthogonal (tolerance {limit:.2g})")
 
 
-def _check_sum(circuit: Circuit, layer: Sum, chosen: Scope, name: str, limit: float) -> Verdict:
+def _check_sum(
+    circuit: Circuit, layer: Sum, chosen: Scope, name: str, limit: float, everything: PairGrams | None
+) -> Verdict:
     where = circuit.where(layer)
     rows, complete = grid(circuit, layer.scope - chosen)
-    if len(rows) * layer.input_units**2 > ENTRIES_LIMIT:
+    edges = sum_edges(circuit, layer)
+    groups = _independent_groups(layer, edges)
+    if len(rows) * max(sum(item.units for item in group) for group in groups) ** 2 > ENTRIES_LIMIT:
         return Verdict(name, None, f"{layer.input_units} inputs are too many to compare", where)
-    gram = _gram(circuit, layer, rows, chosen)
-    if gram is None:
-        reason = (
-            "its inputs are not compatible, so their inner products are #P-hard, and too many to enumerate"
-        )
-        return Verdict(name, None, reason, where)
-    edges = sum_edges(circuit, layer).double()
-    cosines = _cosines(gram).amax(dim=0) * (edges.T @ edges > 0).fill_diagonal_(
-        False
-    )  # pairs that meet in a unit
-    if cosines.max() > limit:
-        i, j = divmod(int(cosines.argmax()), layer.input_units)
-        return Verdict(
-            name, False, f"inputs {i} and {j} have normalised inner product {cosines.max():.3g}", where
-        )
+    for group in groups:
+        gram = _gram(everything or PairGrams(circuit, circuit, rows, chosen), group, rows)
+        if gram is None:
+            reason = "inner products of incompatible inputs are #P-hard, and these have too many states"
+            return Verdict(name, None, reason, where)
+        norms = norms_of(gram)
+        meet = _meeting(edges, layer, group)
+        overlaps = cosines(gram, norms, norms).amax(dim=0) * meet
+        if overlaps.max() > limit:
+            i, j = divmod(int(overlaps.argmax()), len(meet))
+            of = "" if group == layer.inputs else f" of {circuit.name(group[0])}, which it multiplies,"
+            reason = f"inputs {i} and {j}{of} have normalised inner product {overlaps.max():.3g}"
+            return Verdict(name, False, reason, where)
     if not complete:
         reason = f"{len(layer.scope - chosen)} other variables have too many values to go through"
         return Verdict(name, None, reason, where)
     return Verdict(name, True)
 
 
-def _gram(circuit: Circuit, layer: Sum, rows: Tensor, chosen: Scope) -> Tensor | None:
-    """Inner products over ``chosen`` of all units of a sum's inputs, at every row: (n, H, H).
+def _independent_groups(layer: Sum, edges: Tensor) -> list[tuple[Layer, ...]]:
+    """Layers whose units must be pairwise orthogonal, each group by itself, for the sum's inputs to be.
+
+    The inputs themselves; but a Kronecker product of which all units are used is orthogonal if and only if
+    each of its factors is: the cosine of two products is the product of cosines.
+    """
+    (first, *others) = layer.inputs
+    if isinstance(first, Kronecker) and not others and bool(edges.all()):
+        return [(item,) for item in first.inputs]
+    return [layer.inputs]
+
+
+def _meeting(edges: Tensor, layer: Sum, group: tuple[Layer, ...]) -> Tensor:
+    """Which pairs of distinct units meet in a unit of the sum: boolean (H, H)."""
+    if group == layer.inputs:
+        used = edges.double()
+        return (used.T @ used > 0).fill_diagonal_(False)
+    return ~torch.eye(group[0].units, dtype=torch.bool)
+
+
+def _gram(grams: PairGrams, layers: tuple[Layer, ...], rows: Tensor) -> Tensor | None:
+    """Inner products of all units of some layers, at every row: (n, H, H).
 
     By recursion where the inputs are compatible, by enumeration where they are not and that is feasible.
     """
     try:
-        grams = PairGrams(circuit, circuit, rows, chosen)
-        blocks = [torch.cat([grams(a, b) for b in layer.inputs], dim=2) for a in layer.inputs]
+        blocks = [torch.cat([grams(a, b) for b in layers], dim=2) for a in layers]
         return torch.cat(blocks, dim=1)
     except StructureError:
-        return _enumerated_gram(circuit, layer, rows, chosen & layer.scope)
+        return _enumerated_gram(grams.a, layers, rows, grams.over & layers[0].scope)
 
 
-def _enumerated_gram(circuit: Circuit, layer: Sum, rows: Tensor, integrated: Scope) -> Tensor | None:
+def _enumerated_gram(
+    circuit: Circuit, layers: tuple[Layer, ...], rows: Tensor, integrated: Scope
+) -> Tensor | None:
     rule = quadrature(circuit, integrated)
     if rule is None or len(rows) * len(rule[1]) > POINTS_LIMIT:
         return None
@@ -128,15 +149,6 @@ def _enumerated_gram(circuit: Circuit, layer: Sum, rows: Tensor, integrated: Sco
     columns = sorted(integrated)
     everywhere = rows.repeat_interleave(len(points), dim=0)
     everywhere[:, columns] = points[:, columns].repeat(len(rows), 1)
-    values = evaluate_layers(circuit, everywhere, postorder(layer.inputs, lambda item: item.inputs))
-    units = torch.cat([values[item] for item in layer.inputs], dim=1).reshape(len(rows), len(points), -1)
+    values = evaluate_layers(circuit, everywhere, postorder(layers, lambda item: item.inputs))
+    units = torch.cat([values[item] for item in layers], dim=1).reshape(len(rows), len(points), -1)
     return torch.einsum("nmh,nmk,m->nhk", units, units.conj(), weights.to(units.dtype))
-
-
-def _cosines(gram: Tensor) -> Tensor:
-    """|⟨i, j⟩| / (‖i‖ ‖j‖) for all units i, j: (n, H, H)."""
-    gram = gram.abs()
-    norms = gram.diagonal(dim1=1, dim2=2).sqrt()  # (n, H)
-    norms = norms * (norms > VANISHING * norms.max())
-    scale = norms.unsqueeze(1) * norms.unsqueeze(2)
-    return torch.where(scale > 0, gram / scale, 0.0)

@@ -42,12 +42,11 @@ def grid(circuit: Circuit, variables: Scope) -> tuple[Tensor, bool]:
         the rows, other columns holding some valid value; and whether they are all combinations
         (True) or a random sample of too many (False).
     """
-    axes = {v: representatives(circuit, v) for v in sorted(circuit.scope)}
-    total = math.prod(len(axes[v]) for v in variables)
+    axes = {v: representatives(circuit, v) for v in sorted(variables)}
+    total = math.prod(len(axis) for axis in axes.values())
     complete = total <= GRID_LIMIT
-    rows = torch.zeros(total if complete else SAMPLES, circuit.num_variables, dtype=torch.float64)
-    for variable, axis in axes.items():
-        rows[:, variable] = axis[0]
+    somewhere = [circuit.domains[v].anchor if v in circuit.scope else 0 for v in range(circuit.num_variables)]
+    rows = torch.tensor(somewhere, dtype=torch.float64).repeat(total if complete else SAMPLES, 1)
     columns = _product(axes, variables) if complete else _sample(axes, variables)
     for variable, column in zip(sorted(variables), columns, strict=True):
         rows[:, variable] = column

@@ -14,9 +14,9 @@ import torch
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Sum
 from squircuit.properties.basis import input_pairs
 from squircuit.properties.structure import is_decomposable, is_smooth
-from squircuit.properties.tolerance import tolerance_for
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.inner_product import PairGrams
+from squircuit.reference.tolerance import tolerance_for
 
 
 def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:

@@ -93,6 +93,11 @@ def weight_blocks(circuit: Circuit, layer: Sum) -> list[Tensor]:
     return list(torch.split(weight_of(circuit, layer), [item.units for item in layer.inputs], dim=1))
 
 
+def kronecker(a: Tensor, b: Tensor) -> Tensor:
+    """The Kronecker product of two matrices; torch.kron (2.13) fails on some with a side of one."""
+    return torch.einsum("ij,kl->ikjl", a, b).reshape(len(a) * len(b), -1)
+
+
 def kronecker_rows(a: Tensor, b: Tensor) -> Tensor:
     """Kronecker product of the rows: (n, K1), (n, K2) → (n, K1·K2), the index of ``a`` slowest."""
     return (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1)

@@ -5,6 +5,7 @@ inputs, linear at sums, and a Hadamard or Kronecker product of the inputs' matri
 split their scope in the same way. The paper does the same by materialising ℓ ⊗ m* (Alg. Multiply).
 Where two products split their scope differently the recursion stops, unless the input functions of
 some integrated variable are orthogonal between them: then R = 0 (Lem. "orthogonality of input functions").
+Orthogonal means cosines below √ε of the weights' precision, as in the property checks.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.errors import StructureError
 from squircuit.reference.data import as_data, as_variables, no_data
-from squircuit.reference.evaluate import evaluate_layers, input_weight, weight_of
+from squircuit.reference.evaluate import evaluate_layers, input_weight, weight_blocks, weight_of
+from squircuit.reference.tolerance import cosines, norms_of, tolerance_for
 from squircuit.regions.scope import Scope, describe
 
 Pair: TypeAlias = tuple[Layer, Layer]
-
-ZERO = 1e-10  # inner products of input functions below this count as zero
 
 
 def inner_product(a: Circuit, b: Circuit, x: Any = None, over: Iterable[int] | None = None) -> Tensor:
@@ -85,6 +85,7 @@ class PairGrams:
         self._values_a: dict[Layer, Tensor] = {}
         self._values_b: dict[Layer, Tensor] = self._values_a if a is b else {}
         self._known: dict[Pair, Tensor] = {}
+        self._tolerance = max(tolerance_for(circuit) for circuit in (a, b))
 
     def __call__(self, layer: Layer, other: Layer) -> Tensor:
         """R(ℓ, m): (n, K, J); StructureError where products split a scope in different ways."""
@@ -97,16 +98,23 @@ class PairGrams:
         layer, other = pair
         if pair in self._known or not layer.scope & self.over:
             return []
-        if isinstance(layer, Sum) or _is_unary(layer):
-            return [(item, other) for item in layer.inputs]
-        if isinstance(other, Sum) or _is_unary(other):
+        if isinstance(layer, Sum):
+            return [need for i in layer.inputs for j in _summands(other) for need in self._below(i, j)]
+        if isinstance(other, Sum):
             return [(layer, item) for item in other.inputs]
-        if isinstance(layer, Input) and isinstance(other, Input):
-            return []
-        if _split(layer) != _split(other):
-            self._require_orthogonal(layer, other)
-            return []
-        return _matched(layer, other)
+        below = self._below(layer, other)
+        return [] if below == [pair] else below
+
+    def _below(self, layer: Layer, other: Layer) -> list[Pair]:
+        """The pairs from which R(ℓ, m) is made: those of their inputs at products, else the pair itself."""
+        if _is_unary(layer) or _is_unary(other):
+            return [(_only(layer), _only(other))]
+        if not (_is_product(layer) and _is_product(other) and layer.scope & self.over):
+            return [(layer, other)]
+        if _split(layer) == _split(other):
+            return _matched(layer, other)
+        self._require_orthogonal(layer, other)
+        return []
 
     def _require_orthogonal(self, layer: Layer, other: Layer) -> None:
         if not self._inputs_are_orthogonal(layer, other):
@@ -121,9 +129,13 @@ class PairGrams:
         """Lem. "orthogonality of input functions": for some integrated variable, all of ⟨f, g⟩ vanish."""
         below, others = _inputs_below(layer), _inputs_below(other)
         return any(
-            all(self(f, g).abs().max() <= ZERO for f in below[variable] for g in others[variable])
+            all(self._are_orthogonal(f, g) for f in below[variable] for g in others[variable])
             for variable in sorted(layer.scope & self.over)
         )
+
+    def _are_orthogonal(self, f: Input, g: Input) -> bool:
+        norms, others = (norms_of(inner_inputs(c, i, c, i)[None]) for c, i in ((self.a, f), (self.b, g)))
+        return bool(cosines(self(f, g)[:1], norms, others).max() <= self._tolerance)
 
     def _compute(self, layer: Layer, other: Layer) -> Tensor:
         if not layer.scope & self.over:
@@ -131,41 +143,63 @@ class PairGrams:
             other_value = _evaluated(self.b, other, self.data, self._values_b)
             return value.unsqueeze(2) * other_value.unsqueeze(1).conj()
         if isinstance(layer, Sum):
-            stacked = torch.cat([self._known[item, other] for item in layer.inputs], dim=1)
-            return weight_of(self.a, layer) @ stacked
-        if _is_unary(layer):
-            return self._known[layer.inputs[0], other]
+            return self._sum(layer, other)
         if isinstance(other, Sum):
             stacked = torch.cat([self._known[layer, item] for item in other.inputs], dim=2)
             return stacked @ weight_of(self.b, other).mH
-        if _is_unary(other):
-            return self._known[layer, other.inputs[0]]
         if isinstance(layer, Input) and isinstance(other, Input):
-            return self._inputs(layer, other)
-        if _split(layer) != _split(other):  # then their inputs are orthogonal: see _needs
-            return torch.zeros(len(self.data), layer.units, other.units, dtype=torch.complex128)
-        return multiply_grams(layer, other, [self._known[pair] for pair in _matched(layer, other)])
+            return inner_inputs(self.a, layer, self.b, other).expand(len(self.data), -1, -1)
+        return self._times(None, layer, other)
 
-    def _inputs(self, layer: Input, other: Input) -> Tensor:
-        values, other_values = self.a.family_values(layer), self.b.family_values(other)
-        functions = layer.family.inner(other.family, values, other_values).to(torch.complex128)
-        matrix = input_weight(self.a, layer) @ functions @ input_weight(self.b, other).mH
-        return matrix.expand(len(self.data), -1, -1)
+    def _sum(self, layer: Sum, other: Layer) -> Tensor:
+        """Σ_ij W_i R(ℓ_i, m_j) V_jᴴ, without forming R of two products."""
+        blocks = list(zip(weight_blocks(self.a, layer), layer.inputs, strict=True))
+        columns = [
+            torch.stack([self._times(w, item, summand) for w, item in blocks]).sum(dim=0)
+            for summand in _summands(other)
+        ]
+        stacked = torch.cat(columns, dim=2)
+        return stacked @ weight_of(self.b, other).mH if isinstance(other, Sum) else stacked
+
+    def _times(self, weight: Tensor | None, layer: Layer, other: Layer) -> Tensor:
+        """W R(ℓ, m), or R itself where there is no weight: (n, K1, J)."""
+        below = self._below(layer, other)
+        if not below:  # orthogonal inputs: see _below
+            rows = layer.units if weight is None else len(weight)
+            return torch.zeros(len(self.data), rows, other.units, dtype=torch.complex128)
+        if len(below) == 1:
+            gram = self._known[below[0]]
+            return gram if weight is None else weight @ gram
+        grams = [self._known[pair] for pair in below]
+        return multiply_grams(layer, other, grams, weight)
 
 
-def multiply_grams(layer: Layer, other: Layer, grams: list[Tensor]) -> Tensor:
+def inner_inputs(a: Circuit, layer: Input, b: Circuit, other: Input) -> Tensor:
+    """∫ ℓ mᴴ dx of two input layers over one variable, W ⟨φ, ψ⟩ Vᴴ: (K, J)."""
+    functions = layer.family.inner(other.family, a.family_values(layer), b.family_values(other))
+    return input_weight(a, layer) @ functions.to(torch.complex128) @ input_weight(b, other).mH
+
+
+def multiply_grams(layer: Layer, other: Layer, grams: list[Tensor], weight: Tensor | None = None) -> Tensor:
     """R of two product layers from the matrices (n, K_i, J_i) of their inputs, in the order of ``layer``.
 
     A Hadamard layer runs one index through all its inputs, a Kronecker layer one index an input; the
-    layers may be of different kinds, and ``other`` may hold its inputs in another order.
+    layers may be of different kinds, and ``other`` may hold its inputs in another order. With ``weight``
+    (K1, K) the result is W R, (n, K1, J), contracted one input at a time: R, which has K²·J² entries
+    for Kronecker products of two, is never formed.
     """
-    letters = iter(string.ascii_letters[1:])
+    letters = iter(string.ascii_letters[2:])
     left = _indices(layer, letters)
     right = dict(zip((item.scope for item in other.inputs), _indices(other, letters), strict=True))
     operands = [f"a{k}{right[item.scope]}" for k, item in zip(left, layer.inputs, strict=True)]
-    out = "a" + "".join(dict.fromkeys(left)) + "".join(dict.fromkeys(right.values()))
-    product = torch.einsum(f"{','.join(operands)}->{out}", *grams)
-    return product.reshape(len(product), layer.units, other.units)
+    rows, columns = "".join(dict.fromkeys(left)), "".join(dict.fromkeys(right.values()))
+    if weight is None:
+        product = torch.einsum(f"{','.join(operands)}->a{rows}{columns}", *grams)
+        return product.reshape(len(product), layer.units, other.units)
+    sizes = [item.units for item in layer.inputs] if isinstance(layer, Kronecker) else [layer.units]
+    equation = f"b{rows},{','.join(operands)}->ab{columns}"
+    product = torch.einsum(equation, weight.reshape(-1, *sizes), *grams)
+    return product.reshape(len(product), len(weight), other.units)
 
 
 def _indices(layer: Layer, letters: Iterable[str]) -> list[str]:
@@ -175,9 +209,21 @@ def _indices(layer: Layer, letters: Iterable[str]) -> list[str]:
     return [next(letters) for _ in layer.inputs]
 
 
+def _is_product(layer: Layer) -> bool:
+    return isinstance(layer, Hadamard | Kronecker)
+
+
 def _is_unary(layer: Layer) -> bool:
+    return _is_product(layer) and len(layer.inputs) == 1
+
+
+def _only(layer: Layer) -> Layer:
     """A product of one input is that input."""
-    return isinstance(layer, Hadamard | Kronecker) and len(layer.inputs) == 1
+    return layer.inputs[0] if _is_unary(layer) else layer
+
+
+def _summands(layer: Layer) -> tuple[Layer, ...]:
+    return layer.inputs if isinstance(layer, Sum) else (layer,)
 
 
 def _matched(layer: Layer, other: Layer) -> list[Pair]:

@@ -13,7 +13,7 @@ from squircuit.circuits.order import postorder
 from squircuit.errors import StructureError
 from squircuit.families import Categorical, Product
 from squircuit.properties import are_compatible, is_structured_decomposable, require
-from squircuit.reference.evaluate import input_weight, weight_blocks, weight_of
+from squircuit.reference.evaluate import input_weight, kronecker, weight_blocks, weight_of
 from squircuit.regions.scope import describe
 from squircuit.transforms.conjugate import conjugate
 
@@ -113,15 +113,16 @@ class _Multiplication:
     def _matched(self, a: Layer, b: Layer) -> list[tuple[Layer | None, Layer | None]]:
         """The inputs of two products, paired where their scopes meet; with None where they meet none."""
         pairs: list[tuple[Layer | None, Layer | None]] = []
-        for i in _factors(a):
-            meeting = [j for j in _factors(b) if i.scope & j.scope]
+        left, right = _aligned_factors(a, b)
+        for i in left:
+            meeting = [j for j in right if i.scope & j.scope]
             if len(meeting) > 1:
                 raise self._incompatible(a, b)
             pairs.append((i, meeting[0] if meeting else None))
         taken = [j for _, j in pairs if j is not None]
         if len(set(taken)) < len(taken):
             raise self._incompatible(a, b)
-        return pairs + [(None, j) for j in _factors(b) if j not in taken]
+        return pairs + [(None, j) for j in right if j not in taken]
 
     def _incompatible(self, a: Layer, b: Layer) -> StructureError:
         split = [" ".join(describe(i.scope) for i in _factors(layer)) for layer in (a, b)]
@@ -147,7 +148,7 @@ class _Multiplication:
             for j, v in zip(_summands(b), self._blocks(self.b, b), strict=True):
                 part = self.done[i, j]
                 block = torch.zeros(len(w) * len(v), part.layer.units, dtype=torch.complex128)
-                blocks.append(block.index_add_(1, part.units(), torch.kron(w, v)))
+                blocks.append(block.index_add_(1, part.units(), kronecker(w, v)))
                 inputs.append(part.layer)
         return Sum(inputs, weight=torch.cat(blocks, dim=1))
 
@@ -163,14 +164,15 @@ class _Multiplication:
             return Input(a.variable, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
         shared = {f"left.{name}": p for name, p in _shared(self.a, a).items()}
         shared |= {f"right.{name}": p for name, p in _shared(self.b, b).items()}
-        return Input(a.variable, Product(a.family, b.family), weight=torch.kron(w, v), parameters=shared)
+        return Input(a.variable, Product(a.family, b.family), weight=kronecker(w, v), parameters=shared)
 
     def _product(self, a: Layer, b: Layer) -> _Gathered:
         """Cases (i) and (ii): Hadamard layers stay Hadamard; others become a reordered Kronecker layer."""
         pairs = self._matched(a, b)
         if isinstance(a, Hadamard) and isinstance(b, Hadamard) and all(None not in pair for pair in pairs):
             return _Gathered(Hadamard([self._part(*pair).as_layer() for pair in pairs]))
-        left, right = _unit_indices(a), _unit_indices(b)
+        factors, other_factors = _aligned_factors(a, b)
+        left, right = _unit_indices(a, factors), _unit_indices(b, other_factors)
         index = torch.zeros(a.units, b.units, dtype=torch.long)
         for i, j in pairs:
             row = left[i].unsqueeze(1) if i is not None else ONLY
@@ -196,13 +198,13 @@ def _copied(circuit: Circuit, layer: Layer, inputs: list[Layer]) -> Layer:
     return Hadamard(inputs) if isinstance(layer, Hadamard) else Kronecker(inputs)
 
 
-def _unit_indices(layer: Layer) -> dict[Layer, Tensor]:
-    """For each input of a product, which of its units every unit of the layer takes: (K,)."""
+def _unit_indices(layer: Layer, factors: tuple[Layer, ...]) -> dict[Layer, Tensor]:
+    """For each factor of a layer, which of its units every unit of the layer takes: (K,)."""
     units = torch.arange(layer.units)
-    if not isinstance(layer, Kronecker):
-        return dict.fromkeys(_factors(layer), units)
+    if factors == (layer,) or not isinstance(layer, Kronecker):
+        return dict.fromkeys(factors, units)
     digits: dict[Layer, Tensor] = {}
-    for item in reversed(layer.inputs):  # the last input runs fastest
+    for item in reversed(factors):  # the last input runs fastest
         digits[item] = units % item.units
         units = units // item.units
     return digits
@@ -210,6 +212,15 @@ def _unit_indices(layer: Layer) -> dict[Layer, Tensor]:
 
 def _factors(layer: Layer) -> tuple[Layer, ...]:
     return layer.inputs if isinstance(layer, Hadamard | Kronecker) else (layer,)
+
+
+def _aligned_factors(a: Layer, b: Layer) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+    """The factors of two layers; one that lies within a single factor of the other is left whole."""
+    if any(a.scope <= factor.scope for factor in _factors(b) if factor is not b):
+        return (a,), _factors(b)
+    if any(b.scope <= factor.scope for factor in _factors(a) if factor is not a):
+        return _factors(a), (b,)
+    return _factors(a), _factors(b)
 
 
 def _summands(layer: Layer) -> tuple[Layer, ...]:

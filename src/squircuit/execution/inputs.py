@@ -1,0 +1,53 @@
+"""The outputs of input layers, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from squircuit.execution import planar
+from squircuit.execution.plan import InputGroup
+from squircuit.families import Categorical
+
+
+def evaluate_inputs(
+    group: InputGroup, x: Tensor, weight: Tensor | None, values: Mapping[str, Tensor], dtype: torch.dtype
+) -> Tensor:
+    """ℓ(x) = W φ(x) of all layers of a group.
+
+    Args:
+        group: the group, of F layers with K units.
+        x: the group's columns of the data, (F, B).
+        weight: (F or 1, rows, n), or None.
+        values: learnable parameters of the families, (F, …) each.
+        dtype: of the result, real or complex.
+
+    Returns:
+        (F, K, 2 or 1, B) planes.
+    """
+    rows = None if weight is None else weight[:, group.first_row : group.first_row + group.units]
+    if isinstance(group.family, Categorical) and rows is not None:
+        return _lookup(rows.to(dtype), x.long())
+    functions = _functions(group, x, values).to(dtype)  # (F, B, n)
+    if rows is not None:
+        functions = functions @ rows.to(dtype).mT
+    return planar.planes(functions.mT)
+
+
+def _lookup(table: Tensor, x: Tensor) -> Tensor:
+    """Columns x of the tables: (F or 1, K, V), (F, B) → (F, K, 2 or 1, B)."""
+    parts = torch.view_as_real(table) if table.is_complex() else table.unsqueeze(3)  # (F or 1, K, V, 2 or 1)
+    folds, (units, count) = len(x), (parts.shape[1], parts.shape[3])
+    if len(parts) == 1:  # one table for all layers: its gradient is summed without a copy for each
+        found = parts[0].index_select(1, x.flatten()).reshape(units, folds, -1, count)
+        return found.permute(1, 0, 3, 2)
+    index = x[:, None, :, None].expand(-1, units, -1, count)
+    return parts.gather(2, index).transpose(2, 3)
+
+
+def _functions(group: InputGroup, x: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+    if not values:
+        return group.family.evaluate(x)
+    return torch.func.vmap(group.family.evaluate)(x, dict(values))

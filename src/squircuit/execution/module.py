@@ -1,0 +1,169 @@
+"""A circuit as a torch module: the density p(x) = Σ_r π_r |c_r(x)|² / Z, ready for training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from squircuit.circuits import Circuit, Constraint
+from squircuit.execution.inputs import evaluate_inputs
+from squircuit.execution.network import Network
+from squircuit.execution.partition import GramPropagation, has_cross_terms
+from squircuit.execution.plan import InputGroup, Plan, make_plan
+from squircuit.properties import is_unitary
+from squircuit.reference.data import as_data
+from squircuit.reference.inner_product import gram
+
+
+@final
+class SquaredCircuit(nn.Module):
+    """p(x) = Σ_r π_r |c_r(x)|² / Z of a circuit, with the weights of equal layers stacked.
+
+    Where the circuit is unitary (by the declaration of its parameters) Z = 1 and is not computed. Otherwise
+    log Z is computed with every call, once a batch, by propagating Gram matrices.
+
+    Args:
+        circuit: with weights, or without: then they are drawn from ``seed``.
+        seed: of the initial weights.
+        dtype: complex64 or complex128 (float32 or float64 for real circuits is chosen to match).
+
+    Example:
+        >>> import squircuit as sq
+        >>> model = SquaredCircuit(sq.build(sq.regions.quad_tree((4, 4)), sq.Categorical(8), units=4))
+        >>> model.log_prob(torch.zeros(3, 16, dtype=torch.long)).shape
+        torch.Size([3])
+        >>> abs(model.log_partition().item()) < 1e-5
+        True
+    """
+
+    def __init__(self, circuit: Circuit, seed: int = 0, dtype: torch.dtype = torch.complex64) -> None:
+        super().__init__()
+        structure = circuit if circuit.has_weights else circuit.initialise(seed)
+        self._structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
+        self.plan: Plan = make_plan(circuit)
+        self.is_unitary = bool(is_unitary(self._structure if circuit.has_weights else circuit))
+        self._network = Network(self.plan)
+        real = dtype.to_real()
+        self._is_complex = circuit.is_complex
+        for stack in self.plan.stacks:
+            value = torch.stack([structure.weights[name] for name in stack.parameters])
+            self._hold(stack.name, value.to(real.to_complex() if stack.is_complex else real), stack.constraint)
+        self._learnt = self._hold_learnt(structure, real)
+        if circuit.root_weights is not None:
+            self._hold("root_logits", structure.mixture.log().to(real), "free")
+        for number, group in enumerate(self._input_groups):
+            self.register_buffer(f"_columns{number}", torch.tensor(group.variables), persistent=False)
+        self.register_buffer("_zero", torch.zeros((), dtype=real), persistent=False)
+
+    def _hold(self, name: str, value: Tensor, constraint: str) -> None:
+        """A parameter that knows its constraint; fixed ones are buffers."""
+        if constraint == Constraint.FIXED:
+            self.register_buffer(name, value)
+            return
+        parameter = nn.Parameter(value)
+        parameter.constraint = constraint  # type: ignore[attr-defined]
+        self.register_parameter(name, parameter)
+
+    def _hold_learnt(self, circuit: Circuit, real: torch.dtype) -> dict[str, tuple[str, int]]:
+        """Shifts, locations and scales of input functions, stacked by what they are: name -> (stack, entry)."""
+        stacks: dict[str, list[str]] = {}
+        for group in self._input_groups:
+            for role, names in group.learnt.items():
+                stacks.setdefault(f"{type(group.family).__name__.lower()}_{role.replace('.', '_')}", []).extend(names)
+        places: dict[str, tuple[str, int]] = {}
+        for stack, names in stacks.items():
+            distinct = [name for name in dict.fromkeys(names) if name not in places]
+            places.update({name: (stack, i) for i, name in enumerate(distinct)})
+            self._hold(stack, torch.stack([circuit.weights[name] for name in distinct]).to(real), "free")
+        return places
+
+    @property
+    def _input_groups(self) -> list[InputGroup]:
+        return [group for group in self.plan.groups if isinstance(group, InputGroup)]
+
+    # ------------------------------------------------------------------ weights
+
+    def stacks(self) -> list[Tensor]:
+        """The stacked weights in the order of the plan, (S, K1, K2) each."""
+        return [getattr(self, stack.name) for stack in self.plan.stacks]
+
+    def weights(self) -> dict[str, Tensor]:
+        """The value of every parameter of the circuit, by its name there."""
+        values = {
+            name: getattr(self, stack.name)[i]
+            for stack in self.plan.stacks
+            for i, name in enumerate(stack.parameters)
+        }
+        values |= {name: getattr(self, stack)[i] for name, (stack, i) in self._learnt.items()}
+        pi = self._structure.root_weights
+        return values if pi is None else {**values, self._structure.parameter_name(pi): self.mixture()}
+
+    def circuit(self) -> Circuit:
+        """The circuit with the model's present weights, detached: for checks and exact algorithms."""
+        return self._structure.with_weights({n: v.detach().cpu() for n, v in self.weights().items()})
+
+    def mixture(self) -> Tensor:
+        """π, the weights of the root units: (R,)."""
+        if hasattr(self, "root_logits"):
+            return torch.softmax(self.root_logits, dim=0)
+        count = self._structure.num_roots
+        return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
+
+    # ------------------------------------------------------------------ density
+
+    def log_prob(self, x: Any) -> Tensor:
+        """log p(x) of every row: (n, d) → (n,), exact and normalised; −inf where p is zero."""
+        data = x if isinstance(x, Tensor) and x.is_cuda else as_data(self._structure, x)
+        log_p = self.log_density(data.to(self._zero.device))
+        return log_p if self.is_unitary else log_p - self.log_partition(double=False)
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """log Σ_r π_r |c_r(x)|², not divided by Z, of data that has been checked: (n, d) → (n,)."""
+        values, scales = self._network(self._inputs(x), self._matched_stacks())
+        largest = scales.amax(dim=0)  # (B,)
+        factors = torch.where(scales == -torch.inf, 0.0, (2 * (scales - largest)).exp())
+        density = (self.mixture() @ (values.square().sum(dim=1) * factors)).squeeze(0)
+        positive = density > 0
+        return torch.where(positive, torch.where(positive, density, 1.0).log() + 2 * largest, -torch.inf)
+
+    def log_partition(self, double: bool = True) -> Tensor:
+        """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
+        if has_cross_terms(self.plan):
+            circuit = self._structure.with_weights(self.weights())
+            norms = gram(circuit)[0].diagonal().real
+            return torch.log(norms @ self.mixture().to(norms))
+        stacks = [_in_double(stack) if double else stack for stack in self.stacks()]
+        return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())
+
+    def _matched_stacks(self) -> list[Tensor]:
+        """All stacks complex where the circuit is."""
+        dtype = self._zero.dtype.to_complex() if self._is_complex else self._zero.dtype
+        return [stack.to(dtype) for stack in self.stacks()]
+
+    def _inputs(self, x: Tensor) -> list[Tensor]:
+        dtype = self._zero.dtype.to_complex() if self._is_complex else self._zero.dtype
+        x = x.to(self._zero.dtype) if x.is_floating_point() else x
+        outputs = []
+        for number, group in enumerate(self._input_groups):
+            columns = x.index_select(1, getattr(self, f"_columns{number}")).T  # (F, B)
+            weight = None
+            if group.weight is not None:
+                weight = self._network.weight(self.stacks(), group.weight)
+            values = self._family_values(group)
+            outputs.append(evaluate_inputs(group, columns, weight, values, dtype))
+        return outputs
+
+    def _family_values(self, group: InputGroup) -> Mapping[str, Tensor]:
+        values = {}
+        for role, names in group.learnt.items():
+            stack = getattr(self, self._learnt[names[0]][0])
+            entries = tuple(self._learnt[name][1] for name in names)
+            values[role] = stack.index_select(0, self._network.index(entries, stack.device))
+        return values
+
+
+def _in_double(value: Tensor) -> Tensor:
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)

@@ -1,0 +1,237 @@
+"""All sums and products of a circuit as one differentiable operation, forward and backward by hand.
+
+Numbers are scaled, not logarithms: every layer's output is a vector of norm 1 and one real log-scale a
+sample. v ← v/‖v‖, s ← s + log‖v‖, with the norm held constant in the backward pass, which is exact because
+it cancels in log p = 2s + log Σ_r π_r |v_r|². An output that is exactly zero keeps scale −inf and gradient 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.execution import planar, weighted_product
+from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
+
+
+@final
+class Network:
+    """Runs a plan's sums and products.
+
+    Args:
+        plan: the plan.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._indices: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+
+    def __call__(self, inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The root units.
+
+        Args:
+            inputs: outputs of the input groups in the order of the plan, (F, K, 2 or 1, B) each.
+            weights: the stacks, (S, K1, K2) each, complex or real as the inputs are.
+
+        Returns:
+            normalised values (R, 2 or 1, B) and log-scales (R, B) of the root units.
+        """
+        return _Run.apply(self, len(inputs), *inputs, *weights)  # type: ignore[no-any-return]
+
+    def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
+        """Scattered places as a tensor, made once for each device."""
+        key = (places, device)
+        if key not in self._indices:
+            self._indices[key] = torch.tensor(places, device=device)
+        return self._indices[key]
+
+    def read(self, pool: Tensor, slots: Slots) -> Tensor:
+        """Places of a pool: a view of a stretch, or a copy of scattered ones."""
+        if isinstance(slots, range):
+            return pool[slots.start : slots.stop]
+        return pool.index_select(0, self.index(slots, pool.device))
+
+    def add(self, pool: Tensor, slots: Slots, values: Tensor) -> None:
+        """Add to places of a pool."""
+        if isinstance(slots, range):
+            pool[slots.start : slots.stop] += values
+        else:
+            pool.index_add_(0, self.index(slots, pool.device), values)
+
+    def weight(self, weights: Sequence[Tensor], use: Use) -> Tensor:
+        """The weights of a group: (F or 1, K1, K2)."""
+        stack = weights[use.stack]
+        if use.index is None or use.is_tied:
+            return stack[:1] if use.is_tied else stack
+        return stack.index_select(0, self.index(use.index, stack.device))
+
+
+@dataclass
+class _State:
+    """Values, scales and what the backward pass needs, of one run."""
+
+    values: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, K, 2, B)
+    scales: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, B)
+    inverse_norms: dict[Group, Tensor] = field(default_factory=dict)
+    saved: dict[Branch, weighted_product.Saved] = field(default_factory=dict)
+    factors: dict[Branch, Tensor] = field(default_factory=dict)  # exp(s_i − s), (F, B)
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, network: Network, count: int, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        inputs, weights = tensors[:count], tensors[count:]
+        state = _pools(network.plan, inputs[0])
+        pending = list(inputs)
+        for group in network.plan.groups:
+            if isinstance(group, InputGroup):
+                out, scale = pending.pop(0), None
+            elif isinstance(group, SumGroup):
+                out, scale = _sum(network, state, group, weights)
+            else:
+                out, scale = _product(network, state, group)
+            _store(state, group, out, scale)
+        ctx.network, ctx.count, ctx.state, ctx.weights = network, count, state, weights
+        roots = network.plan.roots
+        values = torch.cat([state.values[k][i] for k, i in roots])
+        scales = torch.cat([state.scales[k][i].expand(k, -1) for k, i in roots])
+        ctx.mark_non_differentiable(scales)
+        return values, scales
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
+        network, state, weights = ctx.network, ctx.state, ctx.weights
+        pools = {k: torch.zeros_like(pool) for k, pool in state.values.items()}
+        start = 0
+        for width, place in network.plan.roots:
+            pools[width][place] += gradient[start : start + width]
+            start += width
+        totals = [torch.zeros_like(w) for w in weights]
+        inputs: list[Tensor] = []
+        for group in reversed(network.plan.groups):
+            g = pools[group.units][group.writes.start : group.writes.stop] * state.inverse_norms[group]
+            if isinstance(group, InputGroup):
+                inputs.append(g)
+            elif isinstance(group, SumGroup):
+                _sum_backward(network, state, group, weights, g, totals, pools)
+            else:
+                _product_backward(network, state, group, g, pools)
+        return (None, None, *reversed(inputs), *totals)
+
+
+def _pools(plan: Plan, like: Tensor) -> _State:
+    count, batch = like.shape[2:]
+    state = _State()
+    for width, layers in plan.pools.items():
+        state.values[width] = like.new_empty(layers, width, count, batch)
+        state.scales[width] = like.new_zeros(layers, batch)
+    return state
+
+
+def _store(state: _State, group: Group, out: Tensor, scale: Tensor | None) -> None:
+    """Normalise the outputs of a group and write them to its places."""
+    norm = torch.linalg.vector_norm(out, dim=(1, 2), keepdim=True)  # (F, 1, 1, B)
+    inverse = torch.where(norm > 0, 1 / norm, 0.0)
+    stretch = slice(group.writes.start, group.writes.stop)
+    torch.mul(out, inverse, out=state.values[group.units][stretch])
+    log_norm = norm[:, 0, 0].log()
+    state.scales[group.units][stretch] = log_norm if scale is None else log_norm + scale
+    state.inverse_norms[group] = inverse
+
+
+def _read(network: Network, state: _State, branch: Branch) -> tuple[list[Tensor], Tensor]:
+    """The factors of a branch and the sum of their log-scales."""
+    reads = list(zip(branch.widths, branch.reads, strict=True))
+    factors = [network.read(state.values[k], slots) for k, slots in reads]
+    scales = [network.read(state.scales[k], slots) for k, slots in reads]
+    return factors, torch.stack(scales).sum(dim=0) if len(scales) > 1 else scales[0]
+
+
+def _sum(
+    network: Network, state: _State, group: SumGroup, weights: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    weight = network.weight(weights, group.weight)
+    outs, scales = [], []
+    for branch in group.branches:
+        factors, scale = _read(network, state, branch)
+        out, state.saved[branch] = weighted_product.forward(branch.kind, _columns(weight, branch), factors)
+        outs.append(out)
+        scales.append(scale)
+    if len(outs) == 1:
+        return outs[0], scales[0]
+    return _combined(state, group, outs, scales)
+
+
+def _combined(
+    state: _State, group: SumGroup, outs: list[Tensor], scales: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Σ_i v_i exp(s_i − s) with s the largest scale: branches of a sum differ by any factor."""
+    largest = torch.stack(scales).amax(dim=0)
+    total = torch.zeros_like(outs[0])
+    for branch, out, scale in zip(group.branches, outs, scales, strict=True):
+        factor = torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())
+        state.factors[branch] = factor
+        total += out * factor[:, None, None]
+    return total, largest
+
+
+def _columns(weight: Tensor, branch: Branch) -> Tensor:
+    """The pairs of a branch's columns: (F or 1, K, 2·K2)."""
+    start, stop = branch.columns
+    part = weight if (start, stop) == (0, weight.shape[2]) else weight[:, :, start:stop].contiguous()
+    return planar.pairs(part)
+
+
+def _product(network: Network, state: _State, group: ProductGroup) -> tuple[Tensor, Tensor]:
+    factors, scale = _read(network, state, group.branch)
+    combine = planar.hadamard if group.branch.kind == "hadamard" else planar.kronecker
+    return combine(factors), scale
+
+
+def _sum_backward(
+    network: Network,
+    state: _State,
+    group: SumGroup,
+    weights: Sequence[Tensor],
+    gradient: Tensor,
+    totals: list[Tensor],
+    pools: dict[int, Tensor],
+) -> None:
+    weight = network.weight(weights, group.weight)
+    for branch in group.branches:
+        g = gradient
+        if len(group.branches) > 1:
+            g = gradient * state.factors[branch][:, None, None]
+        whole = len(group.branches) == 1 and (group.weight.index is None or group.weight.is_tied)
+        part = _columns(weight, branch)
+        total = _columns(totals[group.weight.stack], branch) if whole else torch.zeros_like(part)
+        gradients = weighted_product.backward(branch.kind, part, state.saved.pop(branch), g, total)
+        if not whole:
+            _add_columns(network, totals[group.weight.stack], group.weight, branch, total)
+        for width, slots, each in zip(branch.widths, branch.reads, gradients, strict=True):
+            network.add(pools[width], slots, each)
+
+
+def _add_columns(network: Network, total: Tensor, use: Use, branch: Branch, part: Tensor) -> None:
+    """Add a branch's gradient to its columns of the stack's."""
+    if total.is_complex():
+        part = torch.view_as_complex(part.unflatten(2, (-1, 2)))
+    columns = total[:, :, branch.columns[0] : branch.columns[1]]
+    if use.index is None or use.is_tied:
+        columns += part
+    else:
+        columns.index_add_(0, network.index(use.index, total.device), part)
+
+
+def _product_backward(
+    network: Network, state: _State, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]
+) -> None:
+    branch = group.branch
+    factors, _ = _read(network, state, branch)
+    gradients = weighted_product.product_gradients(factors, gradient, hadamard=branch.kind == "hadamard")
+    for width, slots, each in zip(branch.widths, branch.reads, gradients, strict=True):
+        network.add(pools[width], slots, each)

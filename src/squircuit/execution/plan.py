@@ -1,0 +1,332 @@
+"""From a circuit to a plan of few large operations: layers of one shape at one depth are one group.
+
+A plan is pure data. Outputs of all layers with K units live in one *pool* of shape (N_K, K, 2, B); a group
+of F layers (F *folds*) writes a contiguous stretch of a pool and reads its inputs from stretches or, where
+they lie scattered, by index. Folds are ordered by who reads them, so that in a tree every read is a stretch.
+Weights of a group's layers are one stacked tensor (F, K1, K2), or (1, K1, K2) where the layers are tied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, final
+
+from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.summary import table
+from squircuit.families import Family
+
+Slots: TypeAlias = range | tuple[int, ...]  #: places in a pool: a stretch, or scattered
+
+
+@final
+@dataclass(frozen=True)
+class Stack:
+    """Parameters of one shape stacked into one tensor (S, K1, K2)."""
+
+    name: str
+    parameters: tuple[str, ...]  #: names in the circuit, in the order of the stack
+    shape: tuple[int, ...]  #: of one parameter
+    is_complex: bool
+    constraint: str
+
+
+@final
+@dataclass(frozen=True)
+class Use:
+    """Where a group finds its weights: a stack, and the row of it for each fold.
+
+    ``index`` None means fold f uses entry f; an empty tuple that all folds share entry 0 (tied layers).
+    """
+
+    stack: int
+    index: tuple[int, ...] | None = None
+
+    @property
+    def is_tied(self) -> bool:
+        return self.index == ()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """One input of a sum, fused with its product: kind and, for each factor, its width and its places."""
+
+    kind: str  #: "kronecker", "hadamard" or "linear" (the input itself)
+    widths: tuple[int, ...]
+    reads: tuple[Slots, ...]
+    columns: tuple[int, int]  #: of the weight
+
+    @property
+    def units(self) -> int:
+        return math.prod(self.widths) if self.kind == "kronecker" else self.widths[0]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InputGroup:
+    """Input layers with one family and one place in their weights."""
+
+    units: int
+    writes: range
+    variables: tuple[int, ...]
+    family: Family
+    weight: Use | None
+    first_row: int
+    learnt: Mapping[str, tuple[str, ...]]  #: family parameter -> name in the circuit of each fold's
+
+    @property
+    def folds(self) -> int:
+        return len(self.variables)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SumGroup:
+    """Sum layers with inputs of the same kinds and widths."""
+
+    units: int
+    writes: range
+    weight: Use
+    branches: tuple[Branch, ...]
+
+    @property
+    def folds(self) -> int:
+        return len(self.writes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProductGroup:
+    """Product layers that something else than a sum reads."""
+
+    units: int
+    writes: range
+    branch: Branch
+
+    @property
+    def folds(self) -> int:
+        return len(self.writes)
+
+
+Group: TypeAlias = InputGroup | SumGroup | ProductGroup
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """The groups in order of execution, the pools they write to, the stacks of weights they use."""
+
+    groups: tuple[Group, ...]
+    pools: Mapping[int, int]  #: width K -> number of layers N_K
+    stacks: tuple[Stack, ...]
+    roots: tuple[tuple[int, int], ...]  #: width and place of every root layer
+
+    def __str__(self) -> str:
+        rows = [
+            (type(g).__name__.removesuffix("Group").lower(), str(g.folds), str(g.units), *_inputs(g), _weight(self, g))
+            for g in self.groups
+        ]
+        return table(("group", "folds", "units", "reads", "how", "weight"), rows, right={1, 2})
+
+
+def _inputs(group: Group) -> tuple[str, str]:
+    if isinstance(group, InputGroup):
+        return type(group.family).__name__, f"rows {group.first_row} to {group.first_row + group.units - 1}"
+    branches = group.branches if isinstance(group, SumGroup) else (group.branch,)
+    reads = " + ".join(f"{b.kind} " + "×".join(map(str, b.widths)) for b in branches)
+    scattered = any(not isinstance(slots, range) for b in branches for slots in b.reads)
+    return reads, "by index" if scattered else "in place"
+
+
+def _weight(plan: Plan, group: Group) -> str:
+    use = None if isinstance(group, ProductGroup) else group.weight
+    if use is None:
+        return ""
+    stack = plan.stacks[use.stack]
+    tied = " tied" if use.is_tied else ""
+    return f"{stack.name} {len(stack.parameters)}×{'×'.join(map(str, stack.shape))}{tied}"
+
+
+def make_plan(circuit: Circuit) -> Plan:
+    """Group the layers of a circuit and lay them out.
+
+    >>> from squircuit.circuits import build
+    >>> from squircuit.families import Categorical
+    >>> from squircuit.regions import quad_tree
+    >>> print(make_plan(build(quad_tree((4, 4)), Categorical(256), units=4)))
+    group | folds | units | reads             | how         | weight
+    ------+-------+-------+-------------------+-------------+-------------------
+    input |    16 |     4 | Categorical       | rows 0 to 3 | input0 16×4×256
+    sum   |     4 |     4 | kronecker 4×4×4×4 | in place    | sum1 4×4×256
+    sum   |     1 |     1 | kronecker 4×4×4×4 | in place    | sum2 1×1×256
+    """
+    return _Planner(circuit).plan()
+
+
+@dataclass
+class _Planner:
+    circuit: Circuit
+    users: dict[Layer, list[Layer]] = field(default_factory=lambda: defaultdict(list))
+    slots: dict[Layer, int] = field(default_factory=dict)
+    stacks: list[Stack] = field(default_factory=list)
+    entries: dict[Parameter, tuple[int, int]] = field(default_factory=dict)  # parameter -> stack, entry
+    tied: set[Parameter] = field(default_factory=set)
+
+    def plan(self) -> Plan:
+        groups = self._ordered(self._grouped())
+        self._stack_inputs(groups)
+        pools: dict[int, int] = defaultdict(int)
+        starts = []
+        for members in groups:
+            width = members[0].units
+            starts.append(pools[width])
+            self.slots.update({layer: pools[width] + f for f, layer in enumerate(members)})
+            pools[width] += len(members)
+        made = tuple(self._group(m, range(s, s + len(m))) for m, s in zip(groups, starts, strict=True))
+        roots = tuple((root.units, self.slots[root]) for root in self.circuit.roots)
+        return Plan(made, dict(pools), tuple(self.stacks), roots)
+
+    def _grouped(self) -> list[list[Layer]]:
+        """Layers that are materialised, by depth and signature, inputs first."""
+        self.tied = self._shared_parameters()
+        depths: dict[Layer, int] = {}
+        groups: dict[Hashable, list[Layer]] = defaultdict(list)
+        for layer in self._materialised():
+            reads = [item for factors in _reads(layer) for item in factors]
+            depths[layer] = 1 + max((depths[item] for item in reads), default=-1)
+            for item in reads:
+                self.users[item].append(layer)
+            groups[depths[layer], _signature(layer, self.tied)].append(layer)
+        return [groups[key] for key in sorted(groups, key=lambda key: key[0])]  # type: ignore[index]
+
+    def _materialised(self) -> list[Layer]:
+        """All layers but the products that only sums read: those are fused with the sums."""
+        read_by_others = {i for layer in self.circuit.layers if not isinstance(layer, Sum) for i in layer.inputs}
+        kept = read_by_others | set(self.circuit.roots)
+        return [layer for layer in self.circuit.layers if not _is_product(layer) or layer in kept]
+
+    def _shared_parameters(self) -> set[Parameter]:
+        uses: dict[Parameter, set[tuple[int, int]]] = defaultdict(set)
+        for i, layer in enumerate(self.circuit.layers):
+            if isinstance(layer, Input | Sum) and layer.weight is not None:
+                # blocks of rows for layers over one variable are no tie: each has its own rows
+                place = (layer.variable, 0) if isinstance(layer, Input) else (-1, i)
+                uses[layer.weight].add(place)
+        return {parameter for parameter, places in uses.items() if len(places) > 1}
+
+    def _ordered(self, groups: list[list[Layer]]) -> list[list[Layer]]:
+        """Folds in the order in which they are read, decided from the roots downwards."""
+        rank: dict[Layer, tuple[int, ...]] = {}
+        ordered: list[list[Layer]] = []
+        for number, members in reversed(list(enumerate(groups))):
+            members = sorted(members, key=lambda layer: rank.get(layer, ()))
+            ordered.append(members)
+            for fold, layer in enumerate(members):
+                for branch, factors in enumerate(_reads(layer)):
+                    for position, item in enumerate(factors):
+                        rank.setdefault(item, (-number, branch, position, fold))
+        return ordered[::-1]
+
+    def _group(self, members: list[Layer], writes: range) -> Group:
+        first = members[0]
+        if isinstance(first, Input):
+            return self._input_group([m for m in members if isinstance(m, Input)], writes)
+        if isinstance(first, Sum):
+            sums = [m for m in members if isinstance(m, Sum)]
+            weight = self._use([m.weight for m in sums], "sum")
+            return SumGroup(first.units, writes, weight, self._branches(sums))
+        return ProductGroup(first.units, writes, self._branch(members, (0, first.units)))
+
+    def _input_group(self, members: list[Input], writes: range) -> InputGroup:
+        first = members[0]
+        weights = [m.weight for m in members if m.weight is not None]
+        learnt = {
+            name: tuple(self.circuit.parameter_name(m.parameters[name]) for m in members)
+            for name in first.parameters
+        }
+        use = self._use(weights, "input") if weights else None
+        variables = tuple(m.variable for m in members)
+        return InputGroup(first.units, writes, variables, first.family, use, first.first_row, learnt)
+
+    def _use(self, parameters: Sequence[Parameter], kind: str) -> Use:
+        """The stack of these parameters, made if there is none yet."""
+        distinct = list(dict.fromkeys(parameters))
+        if distinct[0] not in self.entries:
+            self._stack(distinct, kind)
+        places = [self.entries[p] for p in parameters]
+        stack = places[0][0]
+        if len(distinct) == 1 and len(parameters) > 1:
+            return Use(stack, ())
+        entries = tuple(entry for _, entry in places)
+        return Use(stack, None if entries == tuple(range(len(self.stacks[stack].parameters))) else entries)
+
+    def _stack_inputs(self, groups: list[list[Layer]]) -> None:
+        """One stack for the input weights of one shape: several groups may use different rows of them."""
+        weights: dict[Hashable, dict[Parameter, None]] = defaultdict(dict)
+        for layer in (layer for members in groups for layer in members if isinstance(layer, Input)):
+            if layer.weight is not None:
+                weight = layer.weight
+                alone = weight if weight in self.tied else None
+                weights[weight.shape, weight.is_complex, weight.constraint, alone][weight] = None
+        for stack in weights.values():
+            self._stack(list(stack), "input")
+
+    def _stack(self, parameters: list[Parameter], kind: str) -> None:
+        first = parameters[0]
+        names = tuple(self.circuit.parameter_name(p) for p in parameters)
+        number = len(self.stacks)
+        self.entries.update({p: (number, entry) for entry, p in enumerate(parameters)})
+        stack = Stack(f"{kind}{number}", names, first.shape, first.is_complex, str(first.constraint))
+        self.stacks.append(stack)
+
+    def _branches(self, sums: list[Sum]) -> tuple[Branch, ...]:
+        branches, start = [], 0
+        for i, item in enumerate(sums[0].inputs):
+            branches.append(self._branch([s.inputs[i] for s in sums], (start, start + item.units)))
+            start += item.units
+        return tuple(branches)
+
+    def _branch(self, items: Sequence[Layer], columns: tuple[int, int]) -> Branch:
+        factors = [_factors(item) for item in items]
+        kind = items[0].kind if _is_product(items[0]) else "linear"
+        widths = tuple(factor.units for factor in factors[0])
+        reads = tuple(_slots([self.slots[f[i]] for f in factors]) for i in range(len(widths)))
+        return Branch(kind if len(widths) > 1 else "linear", widths, reads, columns)
+
+
+def _is_product(layer: Layer) -> bool:
+    return isinstance(layer, Hadamard | Kronecker)
+
+
+def _factors(layer: Layer) -> tuple[Layer, ...]:
+    return layer.inputs if _is_product(layer) else (layer,)
+
+
+def _reads(layer: Layer) -> list[tuple[Layer, ...]]:
+    """What a materialised layer reads: for a sum, the factors of each input."""
+    if isinstance(layer, Sum):
+        return [_factors(item) for item in layer.inputs]
+    return [layer.inputs] if layer.inputs else []
+
+
+def _signature(layer: Layer, tied: set[Parameter]) -> Hashable:
+    """Layers with equal signatures at one depth are one group."""
+    if isinstance(layer, Input):
+        weight = layer.weight
+        place = None if weight is None else (weight.shape, weight.is_complex, weight.constraint, layer.first_row)
+        shared = weight if weight in tied else None
+        return "input", layer.family, layer.units, place, shared
+    if isinstance(layer, Sum):
+        weight = layer.weight
+        reads = tuple((item.kind if _is_product(item) else "", tuple(f.units for f in factors))
+                      for item, factors in zip(layer.inputs, _reads(layer), strict=True))
+        return "sum", layer.units, weight.is_complex, weight.constraint, reads, weight if weight in tied else None
+    return layer.kind, tuple(item.units for item in layer.inputs)
+
+
+def _slots(places: list[int]) -> Slots:
+    stretch = range(places[0], places[0] + len(places))
+    return stretch if list(stretch) == places else tuple(places)

@@ -176,4 +176,4 @@ def circuits(draw, shape: Shape | None = None, max_variables: int = 4, **options
 
 def max_error(a, b) -> float:
     """Largest absolute difference of two arrays or tensors."""
-    return float((torch.as_tensor(a) - torch.as_tensor(b)).abs().max())
+    return float((torch.as_tensor(a).detach() - torch.as_tensor(b)).abs().max())

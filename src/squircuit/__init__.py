@@ -1,8 +1,9 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
-from squircuit import errors, families, inference, networks, regions, units
+from squircuit import errors, families, inference, networks, optim, regions, units
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
+from squircuit.execution import SquaredCircuit
 from squircuit.families import (
     BSpline,
     Categorical,
@@ -41,7 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "errors", "families", "inference", "networks", "regions", "units",
+    "errors", "families", "inference", "networks", "optim", "regions", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Orthonormalised",
@@ -56,6 +57,8 @@ __all__ = [
     "evaluate", "inner_product", "integrate", "marginal", "partition",
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
+    # models
+    "SquaredCircuit",
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip

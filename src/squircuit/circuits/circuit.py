@@ -277,6 +277,9 @@ class Circuit:
         """The circuit that :meth:`to_json` wrote; a FormatError says what is wrong with other text."""
         return cls(**from_json(text))
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Circuit:
+        return self  # immutable
+
     def __repr__(self) -> str:
         return (
             f"Circuit({len(self.scope)} variables, {len(self.layers)} layers, {self.num_roots} root units, "

@@ -58,6 +58,9 @@ class Layer(ABC):
         """The layer's parameters by their role in it: ``weight``, or a name of its family's."""
         return {}
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Layer:
+        return self  # immutable
+
     def __repr__(self) -> str:
         return f"<{self.label}, {self.units} units>"
 

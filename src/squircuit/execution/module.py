@@ -39,10 +39,14 @@ class SquaredCircuit(nn.Module):
         True
     """
 
+    _zero: Tensor  # knows the precision and the device
+
     def __init__(self, circuit: Circuit, seed: int = 0, dtype: torch.dtype = torch.complex64) -> None:
         super().__init__()
         structure = circuit if circuit.has_weights else circuit.initialise(seed)
-        self._structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
+        self._structure = Circuit(
+            circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated
+        )
         self.plan: Plan = make_plan(circuit)
         self.is_unitary = bool(is_unitary(self._structure if circuit.has_weights else circuit))
         self._network = Network(self.plan)
@@ -50,7 +54,9 @@ class SquaredCircuit(nn.Module):
         self._is_complex = circuit.is_complex
         for stack in self.plan.stacks:
             value = torch.stack([structure.weights[name] for name in stack.parameters])
-            self._hold(stack.name, value.to(real.to_complex() if stack.is_complex else real), stack.constraint)
+            self._hold(
+                stack.name, value.to(real.to_complex() if stack.is_complex else real), stack.constraint
+            )
         self._learnt = self._hold_learnt(structure, real)
         if circuit.root_weights is not None:
             self._hold("root_logits", structure.mixture.log().to(real), "free")
@@ -68,11 +74,12 @@ class SquaredCircuit(nn.Module):
         self.register_parameter(name, parameter)
 
     def _hold_learnt(self, circuit: Circuit, real: torch.dtype) -> dict[str, tuple[str, int]]:
-        """Shifts, locations and scales of input functions, stacked by what they are: name -> (stack, entry)."""
+        """Shifts, locations, scales of input functions, stacked by what they are: name -> (stack, entry)."""
         stacks: dict[str, list[str]] = {}
         for group in self._input_groups:
-            for role, names in group.learnt.items():
-                stacks.setdefault(f"{type(group.family).__name__.lower()}_{role.replace('.', '_')}", []).extend(names)
+            for role, members in group.learnt.items():
+                stack = f"{type(group.family).__name__.lower()}_{role.replace('.', '_')}"
+                stacks.setdefault(stack, []).extend(members)
         places: dict[str, tuple[str, int]] = {}
         for stack, names in stacks.items():
             distinct = [name for name in dict.fromkeys(names) if name not in places]
@@ -107,12 +114,38 @@ class SquaredCircuit(nn.Module):
 
     def mixture(self) -> Tensor:
         """π, the weights of the root units: (R,)."""
-        if hasattr(self, "root_logits"):
-            return torch.softmax(self.root_logits, dim=0)
+        logits: Tensor | None = getattr(self, "root_logits", None)
+        if logits is not None:
+            return torch.softmax(logits, dim=0)
         count = self._structure.num_roots
         return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
 
     # ------------------------------------------------------------------ density
+
+    def to(self, *args: Any, **kwargs: Any) -> SquaredCircuit:
+        """Move to a device or another precision; complex stays complex: to(torch.float64) makes complex128."""
+        device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+
+        def move(value: Tensor) -> Tensor:
+            if dtype is None or not (value.is_floating_point() or value.is_complex()):
+                return value.to(device, non_blocking=non_blocking)
+            real = dtype.to_real()
+            return value.to(device, real.to_complex() if value.is_complex() else real, non_blocking)
+
+        self._apply(move)  # type: ignore[no-untyped-call]
+        return self
+
+    def double(self) -> SquaredCircuit:
+        """To double precision."""
+        return self.to(torch.float64)
+
+    def float(self) -> SquaredCircuit:
+        """To single precision."""
+        return self.to(torch.float32)
+
+    def forward(self, x: Any) -> Tensor:
+        """log p(x): see :meth:`log_prob`."""
+        return self.log_prob(x)
 
     def log_prob(self, x: Any) -> Tensor:
         """log p(x) of every row: (n, d) → (n,), exact and normalised; −inf where p is zero."""

@@ -40,7 +40,7 @@ class Network:
         Returns:
             normalised values (R, 2 or 1, B) and log-scales (R, B) of the root units.
         """
-        return _Run.apply(self, len(inputs), *inputs, *weights)  # type: ignore[no-any-return]
+        return _Run.apply(self, len(inputs), *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
 
     def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
         """Scattered places as a tensor, made once for each device."""
@@ -209,7 +209,7 @@ def _sum_backward(
         whole = len(group.branches) == 1 and (group.weight.index is None or group.weight.is_tied)
         part = _columns(weight, branch)
         total = _columns(totals[group.weight.stack], branch) if whole else torch.zeros_like(part)
-        gradients = weighted_product.backward(branch.kind, part, state.saved.pop(branch), g, total)
+        gradients = weighted_product.backward(branch.kind, part, state.saved[branch], g, total)
         if not whole:
             _add_columns(network, totals[group.weight.stack], group.weight, branch, total)
         for width, slots, each in zip(branch.widths, branch.reads, gradients, strict=True):
@@ -219,7 +219,7 @@ def _sum_backward(
 def _add_columns(network: Network, total: Tensor, use: Use, branch: Branch, part: Tensor) -> None:
     """Add a branch's gradient to its columns of the stack's."""
     if total.is_complex():
-        part = torch.view_as_complex(part.unflatten(2, (-1, 2)))
+        part = torch.view_as_complex(part.reshape(*part.shape[:2], -1, 2))
     columns = total[:, :, branch.columns[0] : branch.columns[1]]
     if use.index is None or use.is_tied:
         columns += part

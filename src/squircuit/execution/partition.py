@@ -95,7 +95,7 @@ class GramPropagation:
         dtype = torch.promote_types(weight.dtype, grams[0].dtype)
         weight, grams = weight.to(dtype), [gram.to(dtype) for gram in grams]
         if branch.kind == "kronecker":
-            half = _apply_each(weight.unflatten(2, branch.widths), grams).flatten(2)
+            half = _apply_each(weight.reshape(*weight.shape[:2], *branch.widths), grams).flatten(2)
         else:
             half = weight @ _entrywise(grams)
         return half @ weight.mH, scale

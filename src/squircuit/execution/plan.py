@@ -126,7 +126,13 @@ class Plan:
 
     def __str__(self) -> str:
         rows = [
-            (type(g).__name__.removesuffix("Group").lower(), str(g.folds), str(g.units), *_inputs(g), _weight(self, g))
+            (
+                type(g).__name__.removesuffix("Group").lower(),
+                str(g.folds),
+                str(g.units),
+                *_inputs(g),
+                _weight(self, g),
+            )
             for g in self.groups
         ]
         return table(("group", "folds", "units", "reads", "how", "weight"), rows, right={1, 2})
@@ -158,7 +164,7 @@ def make_plan(circuit: Circuit) -> Plan:
     >>> from squircuit.regions import quad_tree
     >>> print(make_plan(build(quad_tree((4, 4)), Categorical(256), units=4)))
     group | folds | units | reads             | how         | weight
-    ------+-------+-------+-------------------+-------------+-------------------
+    ------+-------+-------+-------------------+-------------+----------------
     input |    16 |     4 | Categorical       | rows 0 to 3 | input0 16×4×256
     sum   |     4 |     4 | kronecker 4×4×4×4 | in place    | sum1 4×4×256
     sum   |     1 |     1 | kronecker 4×4×4×4 | in place    | sum2 1×1×256
@@ -204,7 +210,9 @@ class _Planner:
 
     def _materialised(self) -> list[Layer]:
         """All layers but the products that only sums read: those are fused with the sums."""
-        read_by_others = {i for layer in self.circuit.layers if not isinstance(layer, Sum) for i in layer.inputs}
+        read_by_others = {
+            i for layer in self.circuit.layers if not isinstance(layer, Sum) for i in layer.inputs
+        }
         kept = read_by_others | set(self.circuit.roots)
         return [layer for layer in self.circuit.layers if not _is_product(layer) or layer in kept]
 
@@ -316,14 +324,25 @@ def _signature(layer: Layer, tied: set[Parameter]) -> Hashable:
     """Layers with equal signatures at one depth are one group."""
     if isinstance(layer, Input):
         weight = layer.weight
-        place = None if weight is None else (weight.shape, weight.is_complex, weight.constraint, layer.first_row)
+        place = (
+            None if weight is None else (weight.shape, weight.is_complex, weight.constraint, layer.first_row)
+        )
         shared = weight if weight in tied else None
         return "input", layer.family, layer.units, place, shared
     if isinstance(layer, Sum):
         weight = layer.weight
-        reads = tuple((item.kind if _is_product(item) else "", tuple(f.units for f in factors))
-                      for item, factors in zip(layer.inputs, _reads(layer), strict=True))
-        return "sum", layer.units, weight.is_complex, weight.constraint, reads, weight if weight in tied else None
+        reads = tuple(
+            (item.kind if _is_product(item) else "", tuple(f.units for f in factors))
+            for item, factors in zip(layer.inputs, _reads(layer), strict=True)
+        )
+        return (
+            "sum",
+            layer.units,
+            weight.is_complex,
+            weight.constraint,
+            reads,
+            weight if weight in tied else None,
+        )
     return layer.kind, tuple(item.units for item in layer.inputs)
 
 

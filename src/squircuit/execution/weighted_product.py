@@ -127,7 +127,7 @@ def product_gradients(factors: list[Tensor], gradient: Tensor, hadamard: bool = 
         left, right = (planar.multiply_conjugate(gradient, v) for v in reversed(values))
     else:
         values = [planar.kronecker(part) for part in parts]
-        g = gradient.unflatten(1, (values[0].shape[1], values[1].shape[1]))
+        g = gradient.reshape(len(gradient), values[0].shape[1], values[1].shape[1], *gradient.shape[2:])
         left = planar.multiply_conjugate(g, values[1].unsqueeze(1)).sum(dim=2)
         right = planar.multiply_conjugate(g, values[0].unsqueeze(2)).sum(dim=1)
     return product_gradients(parts[0], left, hadamard) + product_gradients(parts[1], right, hadamard)

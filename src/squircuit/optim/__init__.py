@@ -1,0 +1,8 @@
+"""Optimisers for semi-unitary weights: ordinary torch.optim classes on one Gram core."""
+
+from squircuit.optim.base import StiefelOptimizer, groups
+from squircuit.optim.gram import distance, project
+from squircuit.optim.landing import LandingPC, LandingSGD
+from squircuit.optim.polar import POGO, Polar
+
+__all__ = ["POGO", "LandingPC", "LandingSGD", "Polar", "StiefelOptimizer", "distance", "groups", "project"]

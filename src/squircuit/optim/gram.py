@@ -1,0 +1,101 @@
+"""The Gram core: every method on the manifold of semi-unitary matrices in terms of K1×K1 matrices.
+
+With X the weight, M a direction of the same shape, and the Grams S = XXᴴ, C = XMᴴ, T = MMᴴ, every update is
+X⁺ = αX + βM with small α and β, and the Gram of any such combination follows without touching K2 again:
+
+    Gram(aX + bM) = a S aᴴ + a C bᴴ + (a C bᴴ)ᴴ + b T bᴴ.
+
+So an exact retraction costs the same memory traffic as no retraction at all: one pass over X and M for the
+Grams, one for the update. The small matrices are kept in double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+STEPS = 8  # of Newton–Schulz: quadratic, from eigenvalues in [0.4, 2] to rounding
+
+
+@final
+@dataclass(frozen=True)
+class Grams:
+    """S = XXᴴ, C = XMᴴ and T = MMᴴ, (S, K1, K1) each, double precision."""
+
+    xx: Tensor
+    xm: Tensor
+    mm: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor, m: Tensor) -> Grams:
+        """The Grams of X and M, (S, K1, K2) each."""
+        wide = torch.complex128 if x.is_complex() else torch.float64
+        return cls(*(product.to(wide) for product in (x @ x.mH, x @ m.mH, m @ m.mH)))
+
+    @property
+    def identity(self) -> Tensor:
+        return torch.eye(self.xx.shape[-1], dtype=self.xx.dtype, device=self.xx.device)
+
+    def combined(self, a: Tensor, b: Tensor) -> Tensor:
+        """Gram(aX + bM)."""
+        cross = a @ self.xm @ b.mH
+        return a @ self.xx @ a.mH + cross + cross.mH + b @ self.mm @ b.mH
+
+    def euclidean(self) -> tuple[Tensor, Tensor]:
+        """(a, b) of the tangent direction R = M − ½(XMᴴ + MXᴴ)X."""
+        return -0.5 * (self.xm + self.xm.mH), self.identity.expand_as(self.xx)
+
+    def canonical(self) -> tuple[Tensor, Tensor]:
+        """(a, b) of the tangent direction R = ½[(XXᴴ)M − (XMᴴ)X], the paper's relative gradient by rows."""
+        return -0.5 * self.xm, 0.5 * self.xx
+
+    def scaled(self, a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """(a, b) of a tangent direction aX + bM whose rows are multiplied by ``scale``, (S, K1 or 1, 1) real.
+
+        One factor a matrix keeps it tangent. Factors that differ from row to row do not, so the result is
+        projected to the tangent space again. (To scale M and project once would have other stationary points:
+        R = 0 would no longer mean that the gradient has no tangent part.)
+        """
+        a, b = scale * a, scale * b
+        if scale.shape[-2] == 1:
+            return a, b
+        cross = a @ self.xx + b @ self.xm.mH  # D Xᴴ for D = aX + bM
+        return a - 0.5 * (cross + cross.mH), b
+
+    def norm(self, a: Tensor, b: Tensor) -> Tensor:
+        """‖aX + bM‖_F of every matrix: (S, 1, 1)."""
+        square = self.combined(a, b).diagonal(dim1=-2, dim2=-1).real.sum(dim=-1)
+        return square.clamp_min(0).sqrt()[..., None, None]
+
+
+def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:
+    """B^(-1/2) of Hermitian matrices with eigenvalues in (0, 3), by Newton–Schulz.
+
+    L ← HL, B ← HBH with H = (3I − B)/2. No eigen-decomposition: those are slow on GPUs and wait for the host.
+    """
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    root = identity.expand_as(gram)
+    for _ in range(steps):
+        half = 1.5 * identity - 0.5 * gram
+        root, gram = half @ root, half @ gram @ half
+    return root
+
+
+def project(x: Tensor) -> Tensor:
+    """The nearest semi-unitary matrices to any X of full rank, by SVD in double precision."""
+    wide = x.to(torch.complex128 if x.is_complex() else torch.float64)
+    u, _, vh = torch.linalg.svd(wide, full_matrices=False)
+    projected: Tensor = (u @ vh).to(x.dtype)
+    return projected
+
+
+def distance(x: Tensor) -> Tensor:
+    """‖XXᴴ − I‖_F of every matrix, (S,)."""
+    gram = (x @ x.mH).to(torch.complex128 if x.is_complex() else torch.float64)
+    norm: Tensor = torch.linalg.matrix_norm(
+        gram - torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    )
+    return norm

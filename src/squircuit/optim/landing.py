@@ -1,0 +1,141 @@
+"""The paper's optimisers (App. "The Family of Landing Algorithms"), in the form for wide complex matrices.
+
+The landing field Λ(X) = R + λ(XXᴴ − I)X has a part along the manifold, R = ½[(XXᴴ)G − (XGᴴ)X], and one
+towards it; iterates stay near, not on, the manifold: XXᴴ ≽ I, so Z ≥ 1 and the raw loss flatters the model.
+Evaluate only after :func:`squircuit.optim.project`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.optim.base import Params, StiefelOptimizer, apply, vector_adam
+from squircuit.optim.gram import Grams, inverse_square_root
+
+
+def safe_step(g: Grams, a: Tensor, b: Tensor, attraction: float, radius: float) -> Tensor:
+    """The largest step that keeps ‖XXᴴ − I‖_F ≤ ε: (S, 1, 1).
+
+    η* = min{[λd(1−d) + √(λ²d²(1−d)² + g²·max(0, ε−d))]/(g² + 1e-8), 1/(2λ)}, with d the distance, g = ‖Λ‖_F
+    and Λ = aX + bM; it assumes that R is tangent at the present X.
+    """
+    error = g.xx - g.identity
+    d = torch.linalg.matrix_norm(error)[..., None, None]
+    field = g.norm(a, b)
+    pull = attraction * d * (1 - d)
+    root = (pull.square() + field.square() * (radius - d).clamp_min(0)).sqrt()
+    step: Tensor = (pull + root) / (field.square() + 1e-8)
+    return step.clamp_max(1 / (2 * attraction))
+
+
+class _Landing(StiefelOptimizer):
+    def _land(
+        self, weight: Tensor, momentum: Tensor, scale: Tensor, group: dict[str, Any], rate: float | Tensor
+    ) -> None:
+        """X ← X − ηΛ(X), and back to the manifold where that went too far and projection is on."""
+        g = Grams.of(weight, momentum)
+        a, b = g.scaled(*g.canonical(), scale)
+        a = a + group["attraction"] * (g.xx - g.identity)
+        step = torch.minimum(
+            safe_step(g, a, b, group["attraction"], group["radius"]),
+            torch.as_tensor(rate, dtype=g.xx.real.dtype, device=g.xx.device),
+        )
+        alpha, beta = g.identity - step * a, -step * b
+        if group["project"]:
+            gram = g.combined(alpha, beta)
+            far = torch.linalg.matrix_norm(gram - g.identity)[..., None, None] > group["radius"]
+            size = torch.linalg.matrix_norm(gram)[..., None, None]  # eigenvalues must be < 3
+            root = inverse_square_root(gram / size, steps=30) / size.sqrt()
+            root = torch.where(far, root, g.identity)
+            alpha, beta = root @ alpha, root @ beta
+        apply(weight, momentum, alpha, beta)
+
+
+@final
+class LandingSGD(_Landing):
+    """Momentum SGD with the landing field (Alg. "LandingSGD"); ``project=True`` is the paper's LandingSGD*."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 0.01,
+        *,
+        momentum: float = 0.9,
+        dampening: float = 0.0,
+        attraction: float = 0.1,
+        radius: float = 0.5,
+        project: bool = False,
+        free_lr: float = 0.01,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        options: dict[str, Any] = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "attraction": attraction,
+        }
+        options |= {"radius": radius, "project": project, "free_lr": free_lr, "betas": betas, "eps": eps}
+        super().__init__(params, {**options, "second_moment": "matrix", "weight_decay": weight_decay})
+
+    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = gradient.clone()
+        else:
+            state["momentum_buffer"].mul_(group["momentum"]).add_(gradient, alpha=1 - group["dampening"])
+        unscaled = torch.ones(1, 1, 1, dtype=torch.float64, device=weight.device)
+        self._land(weight, state["momentum_buffer"], unscaled, group, group["lr"])
+
+
+@final
+class LandingPC(_Landing):
+    """The paper's optimiser: VectorAdam (RAdam by flag) in place of the gradient, landing field, projection.
+
+    With ``rectify`` (RAdam) the first steps, whose second moment is not known yet, are skipped rather than
+    taken un-normalised, which makes log Z jump.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 0.05,
+        *,
+        rectify: bool = True,
+        attraction: float = 0.1,
+        radius: float = 0.5,
+        project: bool = True,
+        free_lr: float = 0.01,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        second_moment: str = "matrix",
+        weight_decay: float = 0.0,
+    ) -> None:
+        options: dict[str, Any] = {
+            "lr": lr,
+            "rectify": rectify,
+            "attraction": attraction,
+            "radius": radius,
+            "project": project,
+        }
+        options |= {"project": project, "free_lr": free_lr, "betas": betas, "eps": eps}
+        super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
+
+    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        momentum, scale = vector_adam(gradient, state, group)
+        rate = (
+            group["lr"] * rectification(state["step"], group["betas"][1]) if group["rectify"] else group["lr"]
+        )
+        self._land(weight, momentum, scale, group, rate)
+
+
+def rectification(step: Tensor, beta2: float) -> Tensor:
+    """RAdam's r_t = √[(ρ_t−4)(ρ_t−2)ρ∞ / ((ρ∞−4)(ρ∞−2)ρ_t)] for ρ_t > 5, else 0."""
+    limit = 2 / (1 - beta2) - 1
+    power = beta2**step
+    rho = limit - 2 * step * power / (1 - power)
+    ratio = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)
+    return torch.where(rho > 5, ratio.clamp_min(0).sqrt(), 0.0)

@@ -1,0 +1,87 @@
+"""Feasible methods: Polar (exact retraction) and POGO (one Newton–Schulz step)."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.optim.base import Params, StiefelOptimizer, apply, vector_adam
+from squircuit.optim.gram import Grams, inverse_square_root
+
+
+@final
+class Polar(StiefelOptimizer):
+    """VectorAdam along the tangent space, back to the manifold by the polar decomposition at every step.
+
+    X⁺ = (Y Yᴴ)^(-1/2) Y with Y = X − ηR, R the tangent part of the momentum (Euclidean metric), scaled, with
+    η‖R‖_F ≤ ``trust``. Weights are semi-unitary after each step up to rounding, so the loss that is printed
+    is the true one. The default.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.eye(2, 4))
+        >>> optimiser = Polar([{"params": [weight], "constrained": True}], lr=0.1)
+        >>> (weight * torch.arange(8.0).reshape(2, 4)).sum().backward()
+        >>> _ = optimiser.step()
+        >>> bool(torch.allclose(weight @ weight.T, torch.eye(2), atol=1e-6))
+        True
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 0.2,
+        *,
+        free_lr: float = 0.01,
+        betas: tuple[float, float] = (0.9, 0.99),
+        eps: float = 1e-12,
+        second_moment: str = "row",
+        trust: float = 0.5,
+        weight_decay: float = 0.0,
+    ) -> None:
+        options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps, "trust": trust}
+        super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
+
+    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        momentum, scale = vector_adam(gradient, state, group)
+        g = Grams.of(weight, momentum)
+        a, b = g.scaled(*g.euclidean(), scale)
+        rate = torch.minimum(group["trust"] / (g.norm(a, b) + 1e-30), _like(group["lr"], g.xx))
+        alpha, beta = g.identity - rate * a, -rate * b
+        root = inverse_square_root(g.combined(alpha, beta))
+        apply(weight, momentum, root @ alpha, root @ beta)
+
+
+@final
+class POGO(StiefelOptimizer):
+    """The same with the canonical metric and a single Newton–Schulz step (arXiv 2602.14656).
+
+    Y = X − ηR with R = ½[(XXᴴ)M − (XMᴴ)X], then X⁺ = ½(3I − YYᴴ)Y.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 0.2,
+        *,
+        free_lr: float = 0.01,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        second_moment: str = "matrix",
+        weight_decay: float = 0.0,
+    ) -> None:
+        options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps}
+        super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
+
+    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        momentum, scale = vector_adam(gradient, state, group)
+        g = Grams.of(weight, momentum)
+        a, b = g.scaled(*g.canonical(), scale)
+        alpha, beta = g.identity - group["lr"] * a, -group["lr"] * b
+        root = 1.5 * g.identity - 0.5 * g.combined(alpha, beta)
+        apply(weight, momentum, root @ alpha, root @ beta)
+
+
+def _like(value: float | Tensor, other: Tensor) -> Tensor:
+    return torch.as_tensor(value, dtype=other.real.dtype, device=other.device)

@@ -1,0 +1,184 @@
+"""The fast module against the oracle, in value and in gradient, for every kind of circuit."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import oracle
+import squircuit as sq
+from oracle import small
+from strategies import Shape, circuits, max_error
+
+KINDS = {
+    "unitary": Shape(),
+    "not structured": Shape(structured=False, alternatives=(1, 2)),
+    "free": Shape(unitary=False, share_inputs=True, alternatives=(1, 2, 3)),
+    "continuous": Shape(continuous=True),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@given(data=st.data())
+@settings(max_examples=30)
+def test_log_prob_is_the_log_of_the_normalised_density(name, data):
+    circuit = data.draw(circuits(KINDS[name], max_variables=3))
+    assume(small(circuit, 20000))
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    rows = oracle.some_rows(circuit, 5)
+    expected = np.log(oracle.density(circuit, rows)) - np.log(oracle.partition(circuit))
+    assert max_error(model.log_prob(rows), expected) < 1e-7
+
+
+@pytest.mark.parametrize("name", KINDS)
+@given(data=st.data())
+@settings(max_examples=15)
+def test_gradients_agree_with_finite_differences(name, data):
+    circuit = data.draw(circuits(KINDS[name], max_variables=3))
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    rows = oracle.some_rows(circuit, 3)
+    assume(bool((oracle.density(circuit, rows) > 1e-6).all()))
+    parameters = [p for p in model.parameters() if p.numel()]
+
+    def log_prob(*values):
+        return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (torch.tensor(rows),))
+
+    names = [n for n, p in model.named_parameters() if p.numel()]
+    assert torch.autograd.gradcheck(log_prob, parameters, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [{"tie": 1, "roots": 3}, {"product": "hadamard"}, {"unitary": False}, {}])
+def test_gradients_of_folded_and_tied_circuits_agree_with_finite_differences(shape):
+    circuit = sq.build(sq.regions.quad_tree((2, 3)), sq.Categorical(3), 2, **shape).initialise(seed=0)
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    names = list(dict(model.named_parameters()))
+    x = torch.tensor([[0, 1, 2, 0, 1, 2], [2, 2, 1, 1, 0, 0]])
+
+    def log_prob(*values):
+        return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(log_prob, list(model.parameters()), atol=1e-6)
+
+
+def test_learnable_shifts_and_scales_get_gradients():
+    families = [sq.Fourier(3, 4.0, learnable=True), sq.Hermite(4, learnable=True), sq.Gaussian(3)]
+    circuit = sq.build(sq.regions.linear(3), families, 3, unitary=False, root_weights="learnable", roots=2)
+    model = sq.SquaredCircuit(circuit.initialise(seed=0), dtype=torch.complex128)
+    names = list(dict(model.named_parameters()))
+    assert {"fourier_shift", "hermite_loc", "hermite_log_scale", "gaussian_loc", "root_logits"} <= set(names)
+    x = torch.tensor([[0.1, 0.2, 0.3], [-1.0, 0.5, 0.0]], dtype=torch.float64)
+
+    def log_prob(*values):
+        return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(log_prob, list(model.parameters()), atol=1e-5)
+
+
+def image_model(dtype=torch.complex64, **options):
+    return sq.SquaredCircuit(
+        sq.build(sq.regions.quad_tree((28, 28)), sq.Categorical(256), 4, **options), dtype=dtype
+    )
+
+
+def test_single_precision_agrees_with_double_on_784_variables():
+    single, double = image_model(), image_model(torch.complex128)
+    x = torch.randint(256, (4, 784), generator=torch.Generator().manual_seed(0))
+    relative = (single.log_prob(x).double() - double.log_prob(x)).abs() / double.log_prob(x).abs()
+    assert relative.max() < 1e-4
+    assert double.log_prob(x).max() < -3000  # far below the smallest positive float
+
+
+def test_the_partition_function_is_exact_and_one_for_a_unitary_model():
+    model = image_model()
+    assert abs(model.log_partition().item()) < 1e-4
+    assert model.log_partition().dtype == torch.float64
+    circuit = model.circuit()
+    assert math.exp(model.log_partition().item()) == pytest.approx(sq.partition(circuit), rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
+def test_the_baseline_is_normalised_whatever_the_size_of_its_weights(factor):
+    circuit = sq.build(sq.regions.quad_tree((28, 28)), sq.Categorical(256), 2, "hadamard", unitary=False)
+    circuit = circuit.initialise(seed=0)
+    base = sq.SquaredCircuit(circuit)
+    scaled = sq.SquaredCircuit(circuit.with_weights({n: v * factor for n, v in circuit.weights.items()}))
+    x = torch.randint(256, (3, 784), generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(scaled.log_prob(x), base.log_prob(x), rtol=1e-4)
+
+
+def test_zero_probability_is_minus_infinity_without_nan_in_value_or_gradient():
+    weight = torch.tensor([[1.0, 0.0]], dtype=torch.complex128)
+    inputs = [sq.Input(v, sq.Categorical(2)) for v in range(2)]
+    left = sq.Sum(inputs[0], weight=weight)
+    circuit = sq.Circuit(
+        sq.Sum(sq.Hadamard([left, sq.Sum(inputs[1], weight=weight)]), weight=torch.ones(1, 1))
+    )
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    value = model.log_prob([[0, 0], [1, 0], [1, 1]])
+    assert value.tolist() == [0.0, -math.inf, -math.inf]
+    value[:1].sum().backward(retain_graph=True)
+    finite = torch.where(torch.isinf(value), 0.0, value).sum()
+    finite.backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_results_do_not_depend_on_the_batch():
+    model = image_model(torch.complex128)
+    x = torch.randint(256, (7, 784), generator=torch.Generator().manual_seed(0))
+    together = model.log_prob(x)
+    assert torch.allclose(together, torch.cat([model.log_prob(row[None]) for row in x]), rtol=1e-12)
+    assert torch.allclose(together.flip(0), model.log_prob(x.flip(0)), rtol=1e-12)
+    assert model.log_prob(x[:0]).shape == (0,)
+
+
+def test_states_and_copies_are_the_same_model():
+    model = image_model()
+    x = torch.randint(256, (2, 784), generator=torch.Generator().manual_seed(0))
+    other = sq.SquaredCircuit(sq.build(sq.regions.quad_tree((28, 28)), sq.Categorical(256), 4), seed=5)
+    assert not torch.allclose(other.log_prob(x), model.log_prob(x))
+    other.load_state_dict(model.state_dict())
+    for same in (other, copy.deepcopy(model)):
+        assert torch.equal(same.log_prob(x), model.log_prob(x))
+    assert list(model.state_dict()) == ["input0", "sum1", "sum2", "sum3", "sum4", "sum5", "sum6"]
+
+
+def test_models_move_between_precisions():
+    model = image_model().double()
+    x = torch.randint(256, (2, 784), generator=torch.Generator().manual_seed(0))
+    assert model.log_prob(x).dtype == torch.float64
+    assert model.float().log_prob(x).dtype == torch.float32
+
+
+def test_the_same_seed_gives_the_same_model():
+    assert torch.equal(image_model().sum1, image_model().sum1)
+
+
+def test_one_gradient_for_a_tied_matrix_is_the_sum_over_its_layers():
+    regions = sq.regions.quad_tree((4, 4))
+    tied = sq.build(regions, sq.Categorical(3), 2, tie=1).initialise(seed=0)
+    free = sq.build(regions, sq.Categorical(3), 2)
+    pairs = {
+        free.parameter_name(a.weight): tied.value(b.weight)
+        for a, b in zip(free.layers, tied.layers, strict=True)
+        if hasattr(a, "weight")
+    }
+    x = torch.randint(3, (5, 16), generator=torch.Generator().manual_seed(0))
+    one, many = (sq.SquaredCircuit(c, dtype=torch.complex128) for c in (tied, free.with_weights(pairs)))
+    for model in (one, many):
+        model.log_prob(x).sum().backward()
+    assert torch.allclose(one.log_prob(x), many.log_prob(x))
+    assert torch.allclose(one.input0.grad[0], many.input0.grad.sum(dim=0))
+    assert torch.allclose(one.sum1.grad[0], many.sum1.grad.sum(dim=0))
+
+
+def test_wrong_data_is_refused_before_anything_is_computed():
+    model, x = image_model(), torch.zeros(1, 784, dtype=torch.long)
+    x[0, 3] = 300
+    with pytest.raises(sq.DataError, match="row 0, column 3"):
+        model.log_prob(x)

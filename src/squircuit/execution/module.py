@@ -123,7 +123,7 @@ class SquaredCircuit(nn.Module):
     # ------------------------------------------------------------------ density
 
     def to(self, *args: Any, **kwargs: Any) -> SquaredCircuit:
-        """Move to a device or another precision; complex stays complex: to(torch.float64) makes complex128."""
+        """Move to a device or a precision; complex stays complex: to(torch.float64) makes complex128."""
         device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
 
         def move(value: Tensor) -> Tensor:

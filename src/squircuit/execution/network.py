@@ -7,7 +7,8 @@ it cancels in log p = 2s + log Σ_r π_r |v_r|². An output that is exactly zero
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -24,10 +25,12 @@ class Network:
 
     Args:
         plan: the plan.
+        tf32: let GPUs use TF32 in the products of a training step (not in evaluation).
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, tf32: bool = True) -> None:
         self.plan = plan
+        self.tf32 = tf32
         self._indices: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
 
     def __call__(self, inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -84,6 +87,13 @@ class _State:
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, network: Network, count: int, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        with _tf32(network.tf32 and any(ctx.needs_input_grad)):
+            return _Run._forward(ctx, network, count, tensors)
+
+    @staticmethod
+    def _forward(
+        ctx: Any, network: Network, count: int, tensors: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
         inputs, weights = tensors[:count], tensors[count:]
         state = _pools(network.plan, inputs[0])
         pending = list(inputs)
@@ -104,6 +114,11 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
+        with _tf32(ctx.network.tf32):
+            return _Run._backward(ctx, gradient)
+
+    @staticmethod
+    def _backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         network, state, weights = ctx.network, ctx.state, ctx.weights
         pools = {k: torch.zeros_like(pool) for k, pool in state.values.items()}
         start = 0
@@ -121,6 +136,17 @@ class _Run(torch.autograd.Function):
             else:
                 _product_backward(network, state, group, g, pools)
         return (None, None, *reversed(inputs), *totals)
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    """TF32 in matrix products on or off, whatever the global setting, which is put back."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _pools(plan: Plan, like: Tensor) -> _State:

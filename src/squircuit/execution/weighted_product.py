@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution import planar
+from squircuit.execution.kernels import rows
 
 
 @final
@@ -52,9 +53,9 @@ def forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, S
     left = planar.kronecker(factors[:half]) if half else None
     right = planar.hadamard(factors) if kind == "hadamard" else planar.kronecker(factors[half:])
     folds, _, count, batch = right.shape
-    rows = weight.shape[1] * (1 if left is None else left.shape[1])
-    product = _matmul(weight.reshape(len(weight), rows, -1), planar.expanded(right))
-    product = product.reshape(folds, rows, count, batch)
+    height = weight.shape[1] * (1 if left is None else left.shape[1])  # K·I
+    product = _matmul(weight.reshape(len(weight), height, -1), planar.expanded(right))
+    product = product.reshape(folds, height, count, batch)
     if left is None:
         return product, Saved(factors, None, right, None)
     product = product.reshape(folds, weight.shape[1], left.shape[1], count, batch)
@@ -87,6 +88,8 @@ def backward(
 
 def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
     """Σ_i T_ki a_i: (F, K, I, 2, B), (F, I, 2, B) → (F, K, 2, B)."""
+    if rows.usable(product, left):
+        return rows.reduce_rows(product, left)
     a = left.unsqueeze(1)
     if product.shape[3] == 1:
         return (product * a).sum(dim=2)
@@ -98,6 +101,8 @@ def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
 
 def spread_rows(product: Tensor, left: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """∂a_i = Σ_k T_ki* g_k, (F, I, 2, B), and P_ki = g_k a_i*, (F, K, I, 2, B)."""
+    if rows.usable(product, left, gradient):
+        return rows.spread_rows(product, left, gradient)
     g, a = gradient.unsqueeze(2), left.unsqueeze(1)
     return planar.multiply_conjugate(g, product).sum(dim=1), planar.multiply_conjugate(g, a)
 
@@ -112,8 +117,8 @@ def _accumulate(total: Tensor, outer: Tensor, right: Tensor) -> None:
     if len(total) == len(outer):
         total.baddbmm_(outer, right.mT)
         return
-    rows, columns = outer.transpose(0, 1).flatten(1), right.transpose(0, 1).flatten(1)
-    total[0].addmm_(rows, columns.T)
+    joined, columns = outer.transpose(0, 1).flatten(1), right.transpose(0, 1).flatten(1)
+    total[0].addmm_(joined, columns.T)
 
 
 def product_gradients(factors: list[Tensor], gradient: Tensor, hadamard: bool = False) -> list[Tensor]:

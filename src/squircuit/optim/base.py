@@ -12,6 +12,8 @@ from torch.optim import Optimizer
 
 from squircuit.circuits import Constraint
 from squircuit.errors import ParameterError
+from squircuit.optim import kernels
+from squircuit.optim.gram import Grams
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
 
@@ -97,12 +99,18 @@ class StiefelOptimizer(Optimizer):
                 if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
                     raise FloatingPointError(
                         f"the gradient of parameter {place} of group {number}, shape "
-                        f"{tuple(parameter.shape)}, holds NaN or infinity; no weight was changed. Lower the learning rate or look at the data"
+                        f"{tuple(parameter.shape)}, holds NaN or infinity; no weight was changed. "
+                        "Lower the learning rate or look at the data"
                     )
 
 
-def vector_adam(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """VectorAdam: the average m of the gradient, and factors 1/((1−β₁ᵗ)√v̂), (S, K1 or 1, 1), in double."""
+def vector_adam(
+    weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+) -> tuple[Tensor, Grams, Tensor]:
+    """VectorAdam: the average m of the gradient, the Grams of X and m, and the factors 1/((1−β₁ᵗ)√v̂).
+
+    The factors are real, (S, K1 or 1, 1), in double precision.
+    """
     rows = group["second_moment"] == "row"
     if "exp_avg" not in state:
         state["exp_avg"] = torch.zeros_like(gradient)
@@ -110,15 +118,27 @@ def vector_adam(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) 
         state["exp_avg_sq"] = torch.zeros(size, dtype=gradient.real.dtype, device=gradient.device)
     beta1, beta2 = group["betas"]
     average, square, step = state["exp_avg"], state["exp_avg_sq"], state["step"]
-    average.lerp_(gradient, 1 - beta1)
-    norms = torch.linalg.vector_norm(gradient, dim=-1 if rows else (-2, -1), keepdim=True)
-    square.lerp_(norms.square(), 1 - beta2)
+    g, squares = _momentum(weight, gradient, average, beta1)  # squares of the rows' norms, (S, K1, 1)
+    square.lerp_(squares if rows else squares.sum(dim=1, keepdim=True), 1 - beta2)
     corrected = (square / (1 - beta2**step)).sqrt()
-    return average, (1 / ((1 - beta1**step) * (corrected + group["eps"]))).double()
+    return average, g, (1 / ((1 - beta1**step) * (corrected + group["eps"]))).double()
+
+
+def _momentum(weight: Tensor, gradient: Tensor, average: Tensor, beta: float) -> tuple[Grams, Tensor]:
+    """m ← βm + (1−β)g in place; the Grams of X and m, and the squared norms of the rows of g, (S, K1, 1)."""
+    if kernels.usable(weight):
+        *products, squares = kernels.momentum_and_grams(weight, gradient, average, beta)
+        return Grams(*(product.to(torch.complex128) for product in products)), squares.unsqueeze(2)
+    average.lerp_(gradient, 1 - beta)
+    squares = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True).square()
+    return Grams.of(weight, average), squares
 
 
 def apply(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> None:
     """X ← αX + βM, in place."""
+    if kernels.usable(weight):
+        kernels.combine(weight, momentum, alpha, beta)
+        return
     weight.copy_(torch.baddbmm(beta.to(weight.dtype) @ momentum, alpha.to(weight.dtype), weight))
 
 

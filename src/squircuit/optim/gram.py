@@ -17,7 +17,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-STEPS = 8  # of Newton–Schulz: quadratic, from eigenvalues in [0.4, 2] to rounding
+STEPS = 6  # of Newton–Schulz: quadratic, from a distance of 0.5 to rounding
 
 
 @final

@@ -33,21 +33,23 @@ def safe_step(g: Grams, a: Tensor, b: Tensor, attraction: float, radius: float) 
 
 class _Landing(StiefelOptimizer):
     def _land(
-        self, weight: Tensor, momentum: Tensor, scale: Tensor, group: dict[str, Any], rate: float | Tensor
+        self,
+        weight: Tensor,
+        momentum: Tensor,
+        g: Grams,
+        scale: Tensor,
+        group: dict[str, Any],
+        rate: float | Tensor,
     ) -> None:
         """X ← X − ηΛ(X), and back to the manifold where that went too far and projection is on."""
-        g = Grams.of(weight, momentum)
         a, b = g.scaled(*g.canonical(), scale)
         a = a + group["attraction"] * (g.xx - g.identity)
-        step = torch.minimum(
-            safe_step(g, a, b, group["attraction"], group["radius"]),
-            torch.as_tensor(rate, dtype=g.xx.real.dtype, device=g.xx.device),
-        )
+        step = safe_step(g, a, b, group["attraction"], group["radius"]).clamp_max(rate)
         alpha, beta = g.identity - step * a, -step * b
         if group["project"]:
             gram = g.combined(alpha, beta)
             far = torch.linalg.matrix_norm(gram - g.identity)[..., None, None] > group["radius"]
-            size = torch.linalg.matrix_norm(gram)[..., None, None]  # eigenvalues must be < 3
+            size = torch.linalg.matrix_norm(gram)[..., None, None]  # for Newton–Schulz
             root = inverse_square_root(gram / size, steps=30) / size.sqrt()
             root = torch.where(far, root, g.identity)
             alpha, beta = root @ alpha, root @ beta
@@ -88,7 +90,8 @@ class LandingSGD(_Landing):
         else:
             state["momentum_buffer"].mul_(group["momentum"]).add_(gradient, alpha=1 - group["dampening"])
         unscaled = torch.ones(1, 1, 1, dtype=torch.float64, device=weight.device)
-        self._land(weight, state["momentum_buffer"], unscaled, group, group["lr"])
+        buffer = state["momentum_buffer"]
+        self._land(weight, buffer, Grams.of(weight, buffer), unscaled, group, group["lr"])
 
 
 @final
@@ -125,11 +128,11 @@ class LandingPC(_Landing):
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
     def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        momentum, scale = vector_adam(gradient, state, group)
+        momentum, g, scale = vector_adam(weight, gradient, state, group)
         rate = (
             group["lr"] * rectification(state["step"], group["betas"][1]) if group["rectify"] else group["lr"]
         )
-        self._land(weight, momentum, scale, group, rate)
+        self._land(weight, momentum, g, scale, group, rate)
 
 
 def rectification(step: Tensor, beta2: float) -> Tensor:

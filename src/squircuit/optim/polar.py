@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import torch
 from torch import Tensor
 
 from squircuit.optim.base import Params, StiefelOptimizer, apply, vector_adam
-from squircuit.optim.gram import Grams, inverse_square_root
+from squircuit.optim.gram import inverse_square_root
 
 
 @final
@@ -44,10 +43,9 @@ class Polar(StiefelOptimizer):
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
     def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        momentum, scale = vector_adam(gradient, state, group)
-        g = Grams.of(weight, momentum)
+        momentum, g, scale = vector_adam(weight, gradient, state, group)
         a, b = g.scaled(*g.euclidean(), scale)
-        rate = torch.minimum(group["trust"] / (g.norm(a, b) + 1e-30), _like(group["lr"], g.xx))
+        rate = (group["trust"] / (g.norm(a, b) + 1e-30)).clamp_max(group["lr"])
         alpha, beta = g.identity - rate * a, -rate * b
         root = inverse_square_root(g.combined(alpha, beta))
         apply(weight, momentum, root @ alpha, root @ beta)
@@ -75,13 +73,8 @@ class POGO(StiefelOptimizer):
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
     def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        momentum, scale = vector_adam(gradient, state, group)
-        g = Grams.of(weight, momentum)
+        momentum, g, scale = vector_adam(weight, gradient, state, group)
         a, b = g.scaled(*g.canonical(), scale)
         alpha, beta = g.identity - group["lr"] * a, -group["lr"] * b
         root = 1.5 * g.identity - 0.5 * g.combined(alpha, beta)
         apply(weight, momentum, root @ alpha, root @ beta)
-
-
-def _like(value: float | Tensor, other: Tensor) -> Tensor:
-    return torch.as_tensor(value, dtype=other.real.dtype, device=other.device)

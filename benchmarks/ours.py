@@ -14,7 +14,7 @@ Step = Callable[[Tensor], Tensor]
 
 
 def make(kind: str, units: int, side: int, device: str, graph: bool, batch: Tensor) -> Step:
-    """A training step of one of the paper's models: ``unitary-kronecker``, ``unitary-hadamard``, ``squared-hadamard``."""
+    """A training step of ``unitary-kronecker``, ``unitary-hadamard`` or ``squared-hadamard``."""
     family, product = kind.split("-")
     unitary = family == "unitary"
     circuit = sq.build(

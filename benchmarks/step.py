@@ -1,8 +1,9 @@
 """Times one whole training step (forward, backward, optimiser) and its peak memory, ours beside peers.
 
-    python benchmarks/step.py --kind unitary-kronecker --units 8 --batch 256 --peer ours --peer prototype=PATH
+    python benchmarks/step.py --kind unitary-kronecker --units 8 --batch 256 --peer ours --peer NAME=ADAPTER.py
 
-Warm-up, then the median of CUDA-event or perf-counter timings; prints a table and, with --json, writes a file.
+An adapter is a file with a function make(kind, units, side, device, graph, batch) that returns a step. Warm-up,
+then the median of CUDA events or the performance counter; prints a table and, with --json, writes a file.
 """
 
 from __future__ import annotations
@@ -84,14 +85,12 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = options.tf32
     where = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or "CPU"
     rows = [measure(name, options) for name in options.peer or ["ours"]]
-    print(
-        f"{options.kind} K={options.units} {options.side}×{options.side} batch {options.batch} on {where}, torch {torch.__version__}"
-    )
+    what = f"{options.kind} K={options.units} {options.side}×{options.side} batch {options.batch}"
+    print(f"{what} on {where}, torch {torch.__version__}")
     for row in rows:
         ratio = rows[0]["ms"] / row["ms"]  # type: ignore[operator]
-        print(
-            f"  {row['peer']:24} {row['ms']:9.2f} ms  ±{row['spread']:.2f}  {row['gib']:.2f} GiB  first/this {ratio:.2f}"
-        )
+        took = f"{row['ms']:9.2f} ms  ±{row['spread']:.2f}  {row['gib']:.2f} GiB"
+        print(f"  {row['peer']:24} {took}  first/this {ratio:.2f}")
     if options.json:
         options.json.write_text(
             json.dumps({"options": vars(options) | {"json": None}, "rows": rows}, default=str)

@@ -31,6 +31,8 @@ class Shape:
     is_complex: tuple[bool, ...] = (True, False)
     continuous: bool = False
     nested_products: bool = True
+    tied: tuple[bool, ...] = (False, False, True)  # equal shapes share one parameter
+    root_weights: tuple[bool, ...] = (False, True)  # several roots have weights that are not uniform
 
 
 @dataclass
@@ -59,7 +61,7 @@ class Growth:
             )
             bounds = [0, *inner, len(scope)]
             self.splits[scope] = [tuple(sorted(order[a:b])) for a, b in itertools.pairwise(bounds)]
-        return self.splits[scope]
+        return self.draw(st.permutations(self.splits[scope]))
 
     def leaf(self, variable):
         widths = self.leaves.setdefault(variable, [])
@@ -117,15 +119,19 @@ def width_of(node):
     return total
 
 
-def instantiate(growth: Growth, root, is_complex: bool, families) -> Circuit:
+def instantiate(growth: Growth, root, is_complex: bool, families, tied: bool = False, pi=None) -> Circuit:
     """Layers of a description; input layers over a variable are blocks of rows of one matrix."""
     constraint = Constraint.SEMI_UNITARY if growth.shape.unitary else Constraint.FREE
     of_sums = Constraint.FREE if growth.shape.free_sums else constraint
     made: dict = {}
-    blocks = {
-        v: Parameter((sum(widths), families[v].size), constraint, is_complex)
-        for v, widths in growth.leaves.items()
-    }
+    shared: dict = {}
+
+    def parameter(kind, shape):
+        """A new parameter, or where weights are tied the one of that shape."""
+        made = Parameter(shape, constraint if kind == "input" else of_sums, is_complex)
+        return shared.setdefault((kind, shape), made) if tied else made
+
+    blocks = {v: parameter("input", (sum(w), families[v].size)) for v, w in growth.leaves.items()}
 
     def layer(node):
         key = node[:3] if node[0] == "input" else id(node)
@@ -141,10 +147,10 @@ def instantiate(growth: Growth, root, is_complex: bool, families) -> Circuit:
         inputs = [layer(item) for item in node[1]]
         if node[0] == "sum":
             shape = (node[2], sum(i.units for i in inputs))
-            return Sum(inputs, weight=Parameter(shape, of_sums, is_complex))
+            return Sum(inputs, weight=parameter("sum", shape))
         return {"hadamard": Hadamard, "kronecker": Kronecker}[node[0]](inputs)
 
-    return Circuit(layer(root))
+    return Circuit(layer(root), root_weights=pi)
 
 
 def _family(draw, needed: int, continuous: bool):
@@ -161,7 +167,7 @@ def _family(draw, needed: int, continuous: bool):
 
 
 @st.composite
-def circuits(draw, shape: Shape | None = None, max_variables: int = 4, **options) -> Circuit:
+def circuits(draw, shape: Shape | None = None, max_variables: int = 6, **options) -> Circuit:
     """A random circuit with random weights."""
     shape = shape or Shape(**options)
     d = draw(st.integers(1, max_variables))
@@ -170,8 +176,17 @@ def circuits(draw, shape: Shape | None = None, max_variables: int = 4, **options
     families = {
         v: _family(draw, sum(w) if shape.unitary else 1, shape.continuous) for v, w in growth.leaves.items()
     }
-    circuit = instantiate(growth, root, draw(st.sampled_from(shape.is_complex)), families)
+    flags = draw(st.sampled_from(shape.is_complex)), families, draw(st.sampled_from(shape.tied))
+    circuit = instantiate(growth, root, *flags, pi=_root_weights(draw, shape, width_of(root)))
     return circuit.initialise(seed=draw(st.integers(0, 2**31)))
+
+
+def _root_weights(draw, shape: Shape, count: int) -> Parameter | None:
+    """Weights of several roots that are not uniform, so that to ignore them is a mistake."""
+    if count == 1 or not draw(st.sampled_from(shape.root_weights)):
+        return None
+    value = torch.arange(1.0, count + 1, dtype=torch.float64)
+    return Parameter((count,), Constraint.SIMPLEX, False, value=value / value.sum())
 
 
 def max_error(a, b) -> float:

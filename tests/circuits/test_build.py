@@ -104,6 +104,13 @@ def test_one_variable_makes_a_circuit():
     assert oracle.partition(circuit) == pytest.approx(1)
 
 
+def test_tied_input_sums_of_different_widths_are_different_parameters():
+    families = [sq.Categorical(n) for n in (2, 4, 2, 4)]
+    circuit = sq.build(balanced_tree(4), families, 3, tie="inputs", input_sums=True).initialise(seed=0)
+    assert sq.is_unitary(circuit)
+    assert oracle.partition(circuit) == pytest.approx(1)
+
+
 def test_mixed_columns_have_a_family_each():
     families = [
         sq.Categorical(3),

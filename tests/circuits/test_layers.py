@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -71,7 +72,40 @@ def test_deep_circuits_do_not_reach_the_recursion_limit():
     assert len(sq.Circuit.from_json(circuit.to_json()).layers) == len(circuit.layers)
 
 
+def test_arrays_and_numbers_of_numpy_are_welcome():
+    circuit = sq.Circuit(sq.Sum(sq.Input(np.int64(0), X), weight=np.array([[0.6, 0.8, 0.0]])))
+    assert sq.evaluate(circuit, np.array([[0], [1]])[::-1]).real.flatten().tolist() == [0.8, 0.6]
+    assert sq.Sum(sq.Input(0, X), weight=[[1.0, 2.0, 3.0]]).units == 1
+
+
+def test_a_circuit_cannot_be_changed():
+    weight = torch.ones(1, 3)
+    circuit = sq.Circuit(sq.Sum(sq.Input(0, X), weight=weight))
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        circuit.roots = ()
+    weight.mul_(2)
+    assert sq.partition(circuit) == pytest.approx(3)
+
+
+def test_the_precision_of_a_complex_circuit_may_be_named_by_a_real_type():
+    circuit = sq.Circuit(sq.Sum(sq.Input(0, X, units=2))).initialise(dtype=torch.float64)
+    assert sq.is_unitary(circuit)
+    assert circuit.weights["sum1.weight"].dtype == torch.complex128
+
+
 MISTAKES = {
+    "root layer .or a list of them., got 'a'": lambda: sq.Circuit("a"),
+    "root_weights must be a Parameter": lambda: sq.Circuit(sq.Input(0, X), root_weights=torch.ones(3) / 3),
+    "constraint must be one of": lambda: sq.Parameter((2, 2), "unitary"),
+    "a parameter's shape is a tuple": lambda: sq.Parameter(3),
+    "a whole number, got 2.5": lambda: sq.Sum(sq.Input(0, X), units=2.5),
+    "a whole number, got True": lambda: sq.Input(0, X, units=True),
+    "array of numbers, got 'a'": lambda: sq.Sum(sq.Input(0, X), weight="a"),
+    "seed must be": lambda: sq.Circuit(sq.Input(0, X)).initialise(seed="a"),
+    "dtype must be": lambda: sq.Circuit(sq.Input(0, X)).initialise(dtype=torch.int64),
+    "mapping of names": lambda: sq.Circuit(sq.Input(0, X)).with_weights([1]),
+    "must be a RegionGraph": lambda: sq.build(3, X, 2),
+    "must be a family such as": lambda: sq.build(sq.regions.linear(2), sq.Categorical, 2),
     "not decomposable": lambda: sq.Circuit(sq.Kronecker([sq.Input(0, X), sq.Input(0, X)])),
     r"depend on \{1\}": lambda: sq.Circuit(
         sq.Hadamard([sq.Hadamard([sq.Input(0, X), sq.Input(1, X)]), sq.Input(1, X)])

@@ -91,3 +91,31 @@ def test_the_summary_counts_what_the_circuit_has():
     circuit = sq.build(quad_tree((28, 28)), sq.Categorical(256), units=8)
     assert "20,133,888 real parameters" in circuit.summary()
     assert repr(circuit) == "Circuit(784 variables, 1314 layers, 1 root units, 20,133,888 parameters)"
+
+
+def test_initial_values_of_vector_parameters_and_the_flag_of_validation_are_kept():
+    circuit = sq.build(sq.regions.linear(1), sq.Gaussian(3), 3, unitary=False, mixing=False)
+    back = sq.Circuit.from_json(circuit.to_json())
+    assert torch.equal(back.parameters["x0.loc"].value, circuit.parameters["x0.loc"].value)
+    uneven = sq.Circuit(
+        sq.Sum([sq.Input(0, sq.Categorical(2)), sq.Input(1, sq.Categorical(2))]), validate=False
+    )
+    assert not sq.Circuit.from_json(uneven.to_json()).validated
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["parameters"][0].update(value={"dtype": "float64", "data": [1.0]}),
+        lambda d: d["parameters"][0].update(value={"dtype": "int64", "data": [1]}),
+    ],
+)
+def test_damaged_values_are_refused(change):
+    with pytest.raises(sq.FormatError, match="damaged"):
+        sq.Circuit.from_json(damaged(change))
+
+
+@pytest.mark.parametrize("text", [None, {}, "[" * 100_000])
+def test_what_is_no_text_of_a_circuit_is_refused(text):
+    with pytest.raises(sq.FormatError):
+        sq.Circuit.from_json(text)

@@ -18,7 +18,7 @@ from strategies import Shape, circuits, max_error
 
 
 @st.composite
-def scalar_circuits(draw, disjoint: bool, monotonic: bool = False, max_variables: int = 3, states: int = 4):
+def scalar_circuits(draw, disjoint: bool, monotonic: bool = False, max_variables: int = 4):
     """Random decision-like scalar circuits: sums over products of input units and smaller circuits.
 
     Input functions over a variable are orthogonal: deltas (``disjoint`` supports), or on overlapping
@@ -26,6 +26,7 @@ def scalar_circuits(draw, disjoint: bool, monotonic: bool = False, max_variables
     """
     seed = draw(st.integers(0, 2**31))
     random = np.random.default_rng(seed)
+    states = draw(st.integers(2, 4))
     d = draw(st.integers(1, max_variables))
     tables = [np.eye(states) if disjoint else _orthogonal(random, states, monotonic) for _ in range(d)]
     family = sq.Categorical(states)
@@ -72,6 +73,23 @@ def test_determinism_implies_orthogonality(circuit):
 def test_orthogonality_implies_determinism_for_monotonic_circuits(circuit):
     assert sq.is_orthogonal(circuit)
     assert sq.is_deterministic(circuit)
+
+
+@given(
+    circuit=circuits(
+        Shape(unitary=False, share_inputs=True, widths=(1, 2), alternatives=(1, 2)), max_variables=3
+    )
+)
+def test_determinism_and_orthogonality_agree_on_any_monotonic_circuit(circuit):
+    assume(small(circuit, 512))
+    generator = torch.Generator().manual_seed(0)
+    monotonic = {
+        n: v.abs() * (torch.rand(v.shape, generator=generator) < 0.5)
+        for n, v in circuit.weights.items()
+        if n != "roots"
+    }
+    circuit = circuit.with_weights(monotonic)
+    assert sq.is_deterministic(circuit).holds == sq.is_orthogonal(circuit).holds
 
 
 @given(circuit=scalar_circuits(disjoint=False))
@@ -165,7 +183,11 @@ def _orthogonal_inputs(circuit, layer, rows, weights) -> bool:
 def test_the_determinism_verdict_agrees_with_enumerated_supports(circuit):
     assume(small(circuit, 512))
     generator = torch.Generator().manual_seed(0)
-    sparse = {n: v * (torch.rand(v.shape, generator=generator) < 0.4) for n, v in circuit.weights.items()}
+    sparse = {
+        n: v * (torch.rand(v.shape, generator=generator) < 0.4)
+        for n, v in circuit.weights.items()
+        if n != "roots"
+    }
     circuit = circuit.with_weights(sparse)  # zeros, so that some are deterministic
     assert sq.is_deterministic(circuit).holds == enumerated_determinism(circuit)
 

@@ -42,7 +42,7 @@ def test_thm2_holds_for_continuous_and_mixed_variables(circuit):
 @pytest.mark.parametrize("name", UNITARY)
 @given(data=st.data())
 def test_thm3_every_marginal_of_a_unitary_circuit_is_the_sum_over_what_is_left_out(name, data):
-    circuit = data.draw(circuits(UNITARY[name], max_variables=4))
+    circuit = data.draw(circuits(UNITARY[name]))
     assume(small(circuit, 1024))
     assert sq.satisfies_u4(circuit)
     rows = oracle.some_rows(circuit)

@@ -35,7 +35,7 @@ def compatible_pairs(draw, families=None):
     made = []
     for growth in (first, second):
         root = growth.region(tuple(range(d)), draw(st.sampled_from((1, 1, 2))))
-        chosen = {v: (families or (Categorical(2), Categorical(3)))[v % 2] for v in range(d)}
+        chosen = {v: (families or (Categorical(2), Categorical(1 + d % 4)))[v % 2] for v in range(d)}
         circuit = instantiate(growth, root, draw(st.booleans()), chosen)
         made.append(circuit.initialise(seed=draw(st.integers(0, 2**31))))
     return made
@@ -103,7 +103,8 @@ def shifted(circuit: sq.Circuit, by: int) -> sq.Circuit:
                 layers[layer] = sq.Sum([layers[i] for i in layer.inputs], weight=layer.weight)
             case _:
                 layers[layer] = type(layer)([layers[i] for i in layer.inputs])
-    return sq.Circuit([layers[root] for root in circuit.roots], weights=circuit.weights)
+    roots = [layers[root] for root in circuit.roots]
+    return sq.Circuit(roots, root_weights=circuit.root_weights, weights=circuit.weights)
 
 
 @given(circuit=circuits(FREE))

@@ -61,6 +61,10 @@ def build(
         >>> circuit.num_parameters()
         20133888
     """
+    if not isinstance(regions, RegionGraph):
+        raise ParameterError(
+            f"build: regions must be a RegionGraph such as quad_tree((28, 28)), got {regions!r}"
+        )
     settings = _Settings(regions, _families(regions, family), units, product, roots, tie, unitary, is_complex)
     _check(settings, mixing, root_weights)
     layers: list[Layer] = []
@@ -119,7 +123,9 @@ def _region_layer(
         return _sum(settings, index, products, is_root)
     layer: Layer = _input(settings, region, mixing)
     if input_sums and not is_root:
-        layer = Sum(layer, weight=settings.parameter(f"{_leaf_name(settings, index)}", (layer.units,) * 2))
+        layer = Sum(
+            layer, weight=settings.parameter(_leaf_name(settings, index, layer.units), (layer.units,) * 2)
+        )
     return _sum(settings, index, [layer], is_root) if is_root else layer
 
 
@@ -167,8 +173,8 @@ def _input(settings: _Settings, region: Region, mixing: bool) -> Input:
     return Input(variable, family, units, weight, first_row, shared)
 
 
-def _leaf_name(settings: _Settings, index: int) -> str:
-    return "inputs.sum" if settings.tied_levels >= 0 else f"region{index}"
+def _leaf_name(settings: _Settings, index: int, units: int) -> str:
+    return f"inputs.sum{units}" if settings.tied_levels >= 0 else f"region{index}"
 
 
 def _variable(leaf: Region) -> int:
@@ -179,6 +185,10 @@ def _variable(leaf: Region) -> int:
 def _families(regions: RegionGraph, family: Family | Sequence[Family]) -> Sequence[Family]:
     if isinstance(family, Family):
         return [family] * regions.num_variables
+    if isinstance(family, type) or not isinstance(family, Sequence):
+        raise ParameterError(
+            f"build: family must be a family such as Categorical(256), or a list of them, got {family!r}"
+        )
     families = list(family)
     if len(families) != regions.num_variables:
         raise ParameterError(

@@ -54,15 +54,19 @@ class Circuit:
         weights: Mapping[str, Tensor] | None = None,
         validate: bool = True,
     ) -> None:
-        self.roots: tuple[Layer, ...] = (roots,) if isinstance(roots, Layer) else tuple(roots)
-        if not self.roots:
-            raise ParameterError("a circuit needs at least one root layer")
+        self.roots: tuple[Layer, ...] = _as_roots(roots)
         self.layers: tuple[Layer, ...] = tuple(postorder(self.roots, lambda layer: layer.inputs))
         self.root_weights = root_weights
         self.validated = validate
         check_structure(self.layers, self.roots, root_weights, strict=validate)
         self.parameters: Mapping[str, Parameter] = MappingProxyType(self._named_parameters())
         self._values = self._initial_values(weights or {})
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_frozen" in self.__dict__:
+            raise AttributeError(f"a circuit cannot be changed; make another one instead of setting {name!r}")
+        super().__setattr__(name, value)
 
     # ------------------------------------------------------------------ structure
 
@@ -180,7 +184,12 @@ class Circuit:
         return MappingProxyType(self._values)
 
     def with_weights(self, weights: Mapping[str, Tensor]) -> Circuit:
-        """The same structure with other values; parameters not named keep theirs."""
+        """The same structure with other values; parameters not named keep theirs.
+
+        Values are held, not copied: do not change a tensor in place after handing it over.
+        """
+        if not isinstance(weights, Mapping):
+            raise ParameterError(f"weights are a mapping of names to tensors, got {type(weights).__name__}")
         return Circuit(
             self.roots,
             root_weights=self.root_weights,
@@ -193,7 +202,15 @@ class Circuit:
 
         Parameters with an initial value of their own (fixed ones; shifts and scales of input
         functions) take that.
+
+        Args:
+            seed: an integer or a generator.
+            dtype: gives the precision; whether a parameter is complex is its own affair.
         """
+        if dtype not in (torch.complex64, torch.complex128, torch.float32, torch.float64):
+            raise ParameterError(f"dtype must be complex64, complex128, float32 or float64, got {dtype}")
+        if isinstance(seed, bool) or not isinstance(seed, int | torch.Generator):
+            raise ParameterError(f"seed must be an integer or a torch.Generator, got {seed!r}")
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         drawn = {
             name: p.draw(generator, dtype) if p.value is None else p.value
@@ -203,7 +220,12 @@ class Circuit:
 
     def value(self, parameter: Parameter) -> Tensor:
         """The value of one parameter."""
-        return self.weights[self.parameter_name(parameter)]
+        name = self.parameter_name(parameter)
+        return self._values[name] if name in self._values else self.weights[name]
+
+    def known_value(self, parameter: Parameter) -> Tensor | None:
+        """The value of one parameter, or None where it has none yet."""
+        return self._values.get(self.parameter_name(parameter))
 
     def matrix(self, layer: Sum | Input) -> Tensor | None:
         """The weight W of a layer, (K1, K2): its own rows where several layers share a parameter.
@@ -285,6 +307,22 @@ class Circuit:
             f"Circuit({len(self.scope)} variables, {len(self.layers)} layers, {self.num_roots} root units, "
             f"{self.num_parameters():,} parameters)"
         )
+
+
+def _as_roots(roots: Layer | Sequence[Layer]) -> tuple[Layer, ...]:
+    layers = (
+        (roots,)
+        if isinstance(roots, Layer)
+        else tuple(roots)
+        if isinstance(roots, list | tuple)
+        else (roots,)
+    )
+    if not layers:
+        raise ParameterError("a circuit needs at least one root layer")
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise ParameterError(f"a circuit is made from its root layer (or a list of them), got {layer!r}")
+    return layers
 
 
 def _some(names: Mapping[str, object] | Sequence[str], most: int = 4) -> str:

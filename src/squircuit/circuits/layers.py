@@ -15,15 +15,17 @@ A *scalar* circuit (Def. 1 of the paper) is one in which every layer has a singl
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, TypeAlias, final
 
 from torch import Tensor
 
-from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.circuits.parameter import Constraint, Parameter, as_tensor
 from squircuit.errors import ParameterError, StructureError
 from squircuit.families import Family
 from squircuit.regions.scope import Scope, describe
@@ -100,8 +102,8 @@ class Input(Layer):
         first_row: int = 0,
         parameters: Mapping[str, Parameter] | None = None,
     ) -> None:
-        if isinstance(variable, bool) or not isinstance(variable, int) or variable < 0:
-            raise ParameterError(f"input layer: variable must be an integer from 0, got {variable!r}")
+        variable = _as_variable(variable)
+        units = None if units is None else _as_count(units, f"input layer over variable {variable}: units")
         if not isinstance(family, Family):
             raise ParameterError(
                 f"input layer over variable {variable}: {family!r} is not a family of functions"
@@ -136,7 +138,7 @@ class Input(Layer):
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class _Product(Layer):
-    def __init__(self, inputs: Sequence[Layer]) -> None:
+    def __init__(self, inputs: Layer | Sequence[Layer]) -> None:
         layers = _as_layers(self.kind, inputs)
         self._set(inputs=layers, scope=frozenset().union(*(layer.scope for layer in layers)))
         self._set(units=self._width(layers))
@@ -182,7 +184,8 @@ class Sum(Layer):
     def __init__(
         self, inputs: Layer | Sequence[Layer], units: int | None = None, weight: Weight = None
     ) -> None:
-        layers = _as_layers("sum", [inputs] if isinstance(inputs, Layer) else inputs)
+        layers = _as_layers("sum", inputs)
+        units = None if units is None else _as_count(units, "sum layer: units")
         self._set(
             inputs=layers, scope=frozenset().union(*(layer.scope for layer in layers)), units=units or 0
         )
@@ -210,8 +213,23 @@ class Sum(Layer):
         return {"weight": self.weight}
 
 
-def _as_layers(kind: str, inputs: Sequence[Layer]) -> tuple[Layer, ...]:
-    layers = tuple(inputs)
+def is_product(layer: Layer) -> bool:
+    """A Hadamard or Kronecker layer."""
+    return isinstance(layer, Hadamard | Kronecker)
+
+
+def factors(layer: Layer) -> tuple[Layer, ...]:
+    """The inputs of a product; any other layer is a product of itself."""
+    return layer.inputs if is_product(layer) else (layer,)
+
+
+def summands(layer: Layer) -> tuple[Layer, ...]:
+    """The inputs of a sum; any other layer is a sum of itself."""
+    return layer.inputs if isinstance(layer, Sum) else (layer,)
+
+
+def _as_layers(kind: str, inputs: Layer | Sequence[Layer]) -> tuple[Layer, ...]:
+    layers = (inputs,) if isinstance(inputs, Layer) else tuple(inputs)
     if not layers:
         raise StructureError(f"a {kind} layer", kind, "it has no inputs", "pass at least one layer")
     for layer in layers:
@@ -220,10 +238,29 @@ def _as_layers(kind: str, inputs: Sequence[Layer]) -> tuple[Layer, ...]:
     return layers
 
 
-def _as_parameter(weight: Parameter | Tensor) -> Parameter:
-    """A plain tensor becomes a free parameter with that value."""
+def _as_variable(value: Any) -> int:
+    """A whole number ≥ 0, also one of numpy's."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 0:
+        raise ParameterError(f"input layer: variable must be an integer from 0, got {value!r}")
+    return int(value)
+
+
+def _as_count(value: Any, what: str) -> int:
+    """A whole number ≥ 1, also one of numpy's."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = 0
+    if isinstance(value, bool) or count < 1:
+        raise ParameterError(f"{what} must be ≥ 1 and a whole number, got {value!r}")
+    return count
+
+
+def _as_parameter(weight: Any) -> Parameter:
+    """A plain tensor or array becomes a free parameter with that value."""
     if isinstance(weight, Parameter):
         return weight
+    weight = as_tensor(weight, "a weight")
     return Parameter(tuple(weight.shape), Constraint.FREE, is_complex=weight.is_complex(), value=weight)
 
 
@@ -237,8 +274,6 @@ def _input_weight(variable: int, family: Family, units: int | None, weight: Weig
         return parameter
     if units is None:
         return None
-    if units < 1:
-        raise ParameterError(f"input layer over variable {variable}: units must be ≥ 1, got {units}")
     if not family.is_orthonormal:
         return Parameter((units, family.size), Constraint.FREE)
     if units > family.size:
@@ -278,8 +313,6 @@ def _sum_weight(layer: Sum, units: int | None, weight: Weight) -> Parameter:
             )
         return parameter
     units = 1 if units is None else units
-    if units < 1:
-        raise ParameterError(f"{layer.label}: units must be ≥ 1, got {units}")
     if units > layer.input_units:
         raise StructureError(
             "semi-unitary (U3)",

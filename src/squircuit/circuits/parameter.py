@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import final
+from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,7 +51,14 @@ class Parameter:
     value: Tensor | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple | list | torch.Size):
+            raise ParameterError(f"a parameter's shape is a tuple such as (2, 4), got {self.shape!r}")
         object.__setattr__(self, "shape", tuple(int(s) for s in self.shape))
+        if self.constraint not in tuple(Constraint):
+            known = ", ".join(repr(str(c)) for c in Constraint)
+            raise ParameterError(
+                f"parameter {self.label}: constraint must be one of {known}, got {self.constraint!r}"
+            )
         object.__setattr__(self, "constraint", Constraint(self.constraint))
         if any(s < 1 for s in self.shape):
             raise ParameterError(f"parameter {self.label}: every side of shape {self.shape} must be ≥ 1")
@@ -59,7 +67,7 @@ class Parameter:
         if self.constraint is Constraint.FIXED and self.value is None:
             raise ParameterError(f"parameter {self.label} is fixed but has no value: pass value=…")
         if self.value is not None:
-            object.__setattr__(self, "value", self.checked(self.value))
+            object.__setattr__(self, "value", self.checked(self.value).clone())
 
     def _require_wide(self) -> None:
         if len(self.shape) != 2 or self.shape[0] > self.shape[1]:
@@ -87,7 +95,7 @@ class Parameter:
 
     def checked(self, value: Tensor) -> Tensor:
         """``value`` if it has this parameter's shape and kind and finite entries; else one clear error."""
-        value = torch.as_tensor(value).resolve_conj()
+        value = as_tensor(value, f"the value of parameter {self.label}").resolve_conj()
         if tuple(value.shape) != self.shape:
             raise ParameterError(f"parameter {self.label} has shape {self.shape}, got {tuple(value.shape)}")
         if value.is_complex() and not self.is_complex:
@@ -100,7 +108,7 @@ class Parameter:
 
     def draw(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """A random value: Haar-distributed where semi-unitary, variance 1/K2 where free."""
-        dtype = dtype if self.is_complex else dtype.to_real()
+        dtype = dtype.to_complex() if self.is_complex else dtype.to_real()
         if self.constraint is Constraint.SIMPLEX:
             return torch.full(self.shape, 1 / math.prod(self.shape), dtype=dtype.to_real())
         # drawn in double precision, so that one seed gives one circuit whatever the dtype
@@ -109,6 +117,16 @@ class Parameter:
         if self.constraint is Constraint.FREE:
             return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
         return _haar(gaussian).to(dtype)
+
+
+def as_tensor(value: Any, what: str) -> Tensor:
+    """A tensor, an array or nested lists of numbers as a tensor; lists of floats in double precision."""
+    if isinstance(value, Tensor):
+        return value
+    try:
+        return torch.from_numpy(np.ascontiguousarray(value))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{what} must be a tensor or an array of numbers, got {value!r}") from error
 
 
 def _haar(gaussian: Tensor) -> Tensor:

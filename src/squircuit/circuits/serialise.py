@@ -44,7 +44,9 @@ def to_json(circuit: Circuit, *, weights: bool = False) -> str:
         Circuit(1 variables, 2 layers, 1 root units, 4 parameters)
     """
     index = {layer: i for i, layer in enumerate(circuit.layers)}
-    values = circuit.weights if weights else {n: p.value for n, p in circuit.parameters.items() if _keep(p)}
+    of_families = {p for layer in circuit.inputs for p in layer.parameters.values()}
+    kept = {n: p.value for n, p in circuit.parameters.items() if p in of_families or _is_fixed(p)}
+    values = circuit.weights if weights else kept
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -63,8 +65,8 @@ def from_json(text: str) -> Arguments:
     """The arguments of the circuit that :func:`to_json` wrote; FormatError for any other text."""
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"not JSON: {error}") from error
+    except (json.JSONDecodeError, TypeError, RecursionError) as error:
+        raise FormatError(f"not JSON text: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise FormatError(f'not a circuit: expected a JSON object with "format": "{FORMAT}"')
     if document.get("version") != VERSION:
@@ -75,8 +77,10 @@ def from_json(text: str) -> Arguments:
         return _read(document)
     except SquircuitError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"damaged circuit: {type(error).__name__}: {error}") from error
+    except KeyError as error:
+        raise FormatError(f"damaged circuit: the entry {error} is missing") from error
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise FormatError(f"damaged circuit: {error}") from error
 
 
 def _read(document: Mapping[str, Any]) -> Arguments:
@@ -91,8 +95,8 @@ def _read(document: Mapping[str, Any]) -> Arguments:
     return {"roots": roots, "root_weights": pi, "validate": bool(document.get("validate", True))}
 
 
-def _keep(parameter: Parameter) -> bool:
-    return parameter.constraint is Constraint.FIXED or (parameter.value is not None and parameter.shape == ())
+def _is_fixed(parameter: Parameter) -> bool:
+    return parameter.constraint is Constraint.FIXED
 
 
 def _parameter_to_dict(name: str, parameter: Parameter, value: Tensor | None) -> dict[str, Any]:

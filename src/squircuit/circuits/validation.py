@@ -18,35 +18,41 @@ def check_structure(
     _check_domains(layers)
     _check_roots(roots, root_weights)
     if strict:
-        for failure in (*overlapping_products(layers), *uneven_sums(layers)):
+        for _, failure in (*overlapping_products(layers), *uneven_sums(layers)):
             raise failure
 
 
-def overlapping_products(layers: Sequence[Layer]) -> Iterator[StructureError]:
+def overlapping_products(layers: Sequence[Layer]) -> Iterator[tuple[Layer, StructureError]]:
     """The products whose inputs share variables (Def. 2, decomposability)."""
     for layer in layers:
         if isinstance(layer, Hadamard | Kronecker):
             shared = _shared_variables(layer)
             if shared:
-                yield StructureError(
-                    "decomposable",
-                    layer.label,
-                    f"two of its inputs depend on {describe(shared)}",
-                    "multiply only layers over disjoint sets of variables",
+                yield (
+                    layer,
+                    StructureError(
+                        "decomposable",
+                        layer.label,
+                        f"two of its inputs depend on {describe(shared)}",
+                        "multiply only layers over disjoint sets of variables",
+                    ),
                 )
 
 
-def uneven_sums(layers: Sequence[Layer]) -> Iterator[StructureError]:
+def uneven_sums(layers: Sequence[Layer]) -> Iterator[tuple[Layer, StructureError]]:
     """The sums whose inputs have different scopes (Def. 2, smoothness)."""
     for layer in layers:
         if isinstance(layer, Sum):
             scopes = list(dict.fromkeys(item.scope for item in layer.inputs))
             if len(scopes) > 1:
-                yield StructureError(
-                    "smooth",
-                    layer.label,
-                    f"its inputs have the scopes {describe(scopes[0])} and {describe(scopes[1])}",
-                    "sum only layers over the same variables",
+                yield (
+                    layer,
+                    StructureError(
+                        "smooth",
+                        layer.label,
+                        f"its inputs have the scopes {describe(scopes[0])} and {describe(scopes[1])}",
+                        "sum only layers over the same variables",
+                    ),
                 )
 
 
@@ -84,6 +90,8 @@ def _check_roots(roots: Sequence[Layer], root_weights: Parameter | None) -> None
             "let every root depend on all variables",
         )
     units = sum(root.units for root in roots)
+    if root_weights is not None and not isinstance(root_weights, Parameter):
+        raise ParameterError(f"root_weights must be a Parameter, got {type(root_weights).__name__}")
     if root_weights is not None and (
         root_weights.constraint is not Constraint.SIMPLEX or root_weights.shape != (units,)
     ):

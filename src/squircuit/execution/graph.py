@@ -27,7 +27,7 @@ class CapturedStep:
         if not x.is_cuda:
             raise ParameterError(f"CUDA graphs need data on a CUDA device, got {x.device}")
         self._x = x.clone()
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(warm_up):

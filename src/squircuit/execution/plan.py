@@ -14,7 +14,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
-from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
+from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.summary import table
 from squircuit.families import Family
 
@@ -201,7 +202,7 @@ class _Planner:
         depths: dict[Layer, int] = {}
         groups: dict[Hashable, list[Layer]] = defaultdict(list)
         for layer in self._materialised():
-            reads = [item for factors in _reads(layer) for item in factors]
+            reads = [item for branch in _reads(layer) for item in branch]
             depths[layer] = 1 + max((depths[item] for item in reads), default=-1)
             for item in reads:
                 self.users[item].append(layer)
@@ -214,7 +215,7 @@ class _Planner:
             i for layer in self.circuit.layers if not isinstance(layer, Sum) for i in layer.inputs
         }
         kept = read_by_others | set(self.circuit.roots)
-        return [layer for layer in self.circuit.layers if not _is_product(layer) or layer in kept]
+        return [layer for layer in self.circuit.layers if not is_product(layer) or layer in kept]
 
     def _shared_parameters(self) -> set[Parameter]:
         uses: dict[Parameter, set[tuple[int, int]]] = defaultdict(set)
@@ -233,8 +234,8 @@ class _Planner:
             members = sorted(members, key=lambda layer: rank.get(layer, ()))
             ordered.append(members)
             for fold, layer in enumerate(members):
-                for branch, factors in enumerate(_reads(layer)):
-                    for position, item in enumerate(factors):
+                for branch, items in enumerate(_reads(layer)):
+                    for position, item in enumerate(items):
                         rank.setdefault(item, (-number, branch, position, fold))
         return ordered[::-1]
 
@@ -298,25 +299,17 @@ class _Planner:
         return tuple(branches)
 
     def _branch(self, items: Sequence[Layer], columns: tuple[int, int]) -> Branch:
-        factors = [_factors(item) for item in items]
-        kind = items[0].kind if _is_product(items[0]) else "linear"
-        widths = tuple(factor.units for factor in factors[0])
-        reads = tuple(_slots([self.slots[f[i]] for f in factors]) for i in range(len(widths)))
+        read = [factors(item) for item in items]
+        kind = items[0].kind if is_product(items[0]) else "linear"
+        widths = tuple(factor.units for factor in read[0])
+        reads = tuple(_slots([self.slots[f[i]] for f in read]) for i in range(len(widths)))
         return Branch(kind if len(widths) > 1 else "linear", widths, reads, columns)
-
-
-def _is_product(layer: Layer) -> bool:
-    return isinstance(layer, Hadamard | Kronecker)
-
-
-def _factors(layer: Layer) -> tuple[Layer, ...]:
-    return layer.inputs if _is_product(layer) else (layer,)
 
 
 def _reads(layer: Layer) -> list[tuple[Layer, ...]]:
     """What a materialised layer reads: for a sum, the factors of each input."""
     if isinstance(layer, Sum):
-        return [_factors(item) for item in layer.inputs]
+        return [factors(item) for item in layer.inputs]
     return [layer.inputs] if layer.inputs else []
 
 
@@ -332,8 +325,8 @@ def _signature(layer: Layer, tied: set[Parameter]) -> Hashable:
     if isinstance(layer, Sum):
         weight = layer.weight
         reads = tuple(
-            (item.kind if _is_product(item) else "", tuple(f.units for f in factors))
-            for item, factors in zip(layer.inputs, _reads(layer), strict=True)
+            (item.kind if is_product(item) else "", tuple(f.units for f in items))
+            for item, items in zip(layer.inputs, _reads(layer), strict=True)
         )
         return (
             "sum",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Input
 from squircuit.properties import is_orthogonal, is_regular_orthogonal, require
-from squircuit.reference.data import as_data, as_variables, no_data
+from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, forward, input_weight, weight_of
 
 
@@ -44,8 +44,7 @@ def marginal(
         require(
             is_orthogonal(circuit, over), "use squircuit.inference.marginal, which needs no orthogonality"
         )
-    observed = circuit.scope - integrated
-    data = no_data(circuit) if x is None and not observed else as_data(circuit, x, observed)
+    data = observed_data(circuit, x, integrated)
     untouched = evaluate_layers(
         circuit, data, [layer for layer in circuit.layers if not layer.scope & integrated]
     )

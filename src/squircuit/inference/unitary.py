@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Hadamard, Kronecker, Layer, Sum
+from squircuit.circuits import Circuit, Layer, Sum
+from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.order import postorder
 from squircuit.properties import is_unitary, require, satisfies_u4
-from squircuit.reference.data import as_data, as_variables, no_data
+from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, weight_blocks
 from squircuit.reference.inner_product import multiply_grams
 from squircuit.regions.scope import Scope
@@ -44,8 +45,7 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
     require(is_unitary(circuit), "use squircuit.inference.marginal, or unitarise the circuit first")
     require(satisfies_u4(circuit), "use squircuit.inference.marginal")
     integrated = as_variables(circuit, over)
-    observed = circuit.scope - integrated
-    data = no_data(circuit) if x is None and not observed else as_data(circuit, x, observed)
+    data = observed_data(circuit, x, integrated)
     matrices = _matrices(circuit, data, integrated)
     diagonals = [matrices[root].diagonal(dim1=1, dim2=2).real for root in circuit.roots]
     return torch.cat(diagonals, dim=1) @ circuit.mixture
@@ -78,20 +78,16 @@ def _operands(layer: Layer) -> tuple[Layer, ...]:
     """What R of a layer is made from: a sum reaches through its products, whose R is never formed."""
     if not isinstance(layer, Sum):
         return layer.inputs
-    return tuple(below for item in layer.inputs for below in (item.inputs if _is_product(item) else (item,)))
+    return tuple(below for item in layer.inputs for below in factors(item))
 
 
 def _sum(circuit: Circuit, layer: Sum, matrices: dict[Layer, Tensor]) -> Tensor:
     """Σ_i W_i R_i W_iᴴ."""
     total = torch.zeros(1, layer.units, layer.units, dtype=torch.complex128)
     for item, weight in zip(layer.inputs, weight_blocks(circuit, layer), strict=True):
-        if _is_product(item):
+        if is_product(item):
             half = multiply_grams(item, item, [matrices[below] for below in item.inputs], weight)
         else:
             half = weight @ matrices[item]
         total = total + half @ weight.mH
     return total
-
-
-def _is_product(layer: Layer) -> bool:
-    return isinstance(layer, Hadamard | Kronecker)

@@ -128,7 +128,7 @@ def _one_each(families: Families, sizes: Mapping[int, int]) -> dict[int, Family]
 
 
 def _check_is_tree(circuit: Circuit) -> None:
-    for failure in overlapping_products(circuit.layers):
+    for _, failure in overlapping_products(circuit.layers):
         raise failure
     if len(circuit.roots) > 1:
         raise StructureError(

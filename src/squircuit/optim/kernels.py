@@ -1,9 +1,9 @@
-"""Two-pass kernels of the Gram core for complex64 on CUDA: every method in seven reads and writes of the weights.
+"""Two-pass kernels of the Gram core, complex64 on CUDA: any method in seven reads and writes of the weights.
 
-Pass 1 reads X, g and m, writes m ← β₁m + (1−β₁)g, and sums XXᴴ, XMᴴ, MMᴴ and the squared norms of the rows of g.
-Pass 2 reads X and m and writes X ← αX + βM. Between them there are only K1×K1 matrices. With complex numbers as
-(re, im) pairs, Re XYᴴ = X·Yᵀ over the pairs and Im XYᴴ = X'·Yᵀ, X' the pairs turned by −i: real products only.
-Products are in three TF32 parts (``tf32x3``), which is single precision. Twins: ``Grams.of`` and ``base.apply``.
+Pass 1 reads X, g and m, writes m ← β₁m + (1−β₁)g, and sums XXᴴ, XMᴴ, MMᴴ and the squared norms of the rows
+of g. Pass 2 reads X and m and writes X ← αX + βM. Between them there are only K1×K1 matrices. With complex
+numbers as (re, im) pairs, Re XYᴴ = X·Yᵀ over the pairs and Im XYᴴ = X'·Yᵀ, X' the pairs turned by −i: real
+products only, in three TF32 parts (``tf32x3``), which is single precision. Twins: ``Grams.of``, ``base.apply``.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class _Landing(StiefelOptimizer):
         if group["project"]:
             gram = g.combined(alpha, beta)
             far = torch.linalg.matrix_norm(gram - g.identity)[..., None, None] > group["radius"]
-            size = torch.linalg.matrix_norm(gram)[..., None, None]  # for Newton–Schulz
+            size = torch.linalg.matrix_norm(gram)[..., None, None]
             root = inverse_square_root(gram / size, steps=30) / size.sqrt()
             root = torch.where(far, root, g.identity)
             alpha, beta = root @ alpha, root @ beta
@@ -58,7 +58,7 @@ class _Landing(StiefelOptimizer):
 
 @final
 class LandingSGD(_Landing):
-    """Momentum SGD with the landing field (Alg. "LandingSGD"); ``project=True`` is the paper's LandingSGD*."""
+    """Momentum SGD with the landing field (Alg. "LandingSGD"); with ``project`` the paper's LandingSGD*."""
 
     def __init__(
         self,

@@ -11,10 +11,11 @@ from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.properties.basis import sum_edges
 from squircuit.properties.points import grid, representatives
+from squircuit.properties.structure import is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.evaluate import evaluate_input, evaluate_layers
 
-ZERO = 1e-12  # relative to the unit's largest value
+ZERO = 1e-12  # relative to the largest value of all inputs: what is below is rounding
 
 Supports = dict[int, Tensor]  # variable -> (K, m) boolean over its representatives
 
@@ -30,6 +31,11 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     if not circuit.has_weights:
         return Verdict(
             "deterministic", None, "the circuit has no weights yet; call circuit.initialise(seed=…)"
+        )
+    smooth = is_smooth(circuit)
+    if not smooth:
+        return Verdict(
+            "deterministic", None, f"decided for smooth circuits only: {smooth.reason}", smooth.where
         )
     undecided: list[Sum] = []
     for layer in circuit.sums:
@@ -47,7 +53,7 @@ def _common_point(circuit: Circuit, layer: Sum, rows: Tensor) -> str:
     below = postorder(layer.inputs, lambda item: item.inputs)
     outputs = evaluate_layers(circuit, rows, below)
     values = torch.cat([outputs[item] for item in layer.inputs], dim=1).abs()  # (n, H)
-    present = values > ZERO * values.amax(dim=0)
+    present = values > ZERO * values.max()
     together = present.double() @ sum_edges(circuit, layer).double().T  # (n, K): inputs present at a row
     if together.max() < 2:
         return ""

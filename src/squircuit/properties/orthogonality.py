@@ -111,7 +111,7 @@ def _independent_groups(layer: Sum, edges: Tensor) -> list[tuple[Layer, ...]]:
     """Layers whose units must be pairwise orthogonal, each group by itself, for the sum's inputs to be.
 
     The inputs themselves; but a Kronecker product of which all units are used is orthogonal if and only if
-    each of its factors is: the cosine of two products is the product of cosines.
+    each of its factors is (none of them being zero): the cosine of two products is the product of cosines.
     """
     (first, *others) = layer.inputs
     if isinstance(first, Kronecker) and not others and bool(edges.all()):

@@ -2,7 +2,8 @@
 
 A discrete variable is represented by all its states. The functions of a continuous variable are
 analytic between the boundaries of a few pieces, and an analytic function that is not zero everywhere
-is zero almost nowhere: one random point inside each piece decides, with probability one.
+is zero almost nowhere: random points inside each piece decide, with probability one, if they lie where
+the functions are not too small for floating-point numbers.
 """
 
 from __future__ import annotations
@@ -18,21 +19,46 @@ from squircuit.families.domain import Finite
 from squircuit.families.quadrature import gauss_legendre
 from squircuit.regions.scope import Scope
 
+FAR_FROM_ZERO = 1e-3  # relative to a function's largest value
+POINTS_A_PIECE = 16
 GRID_LIMIT = 1 << 14  #: more combinations than this are sampled, not enumerated
 SAMPLES = 256
 POINTS_LIMIT = 1 << 18  #: points of a quadrature over several variables
 
 
 def representatives(circuit: Circuit, variable: int) -> Tensor:
-    """All states of a discrete variable; one random point in each piece of a continuous one: (m,) float64."""
+    """All states of a discrete variable; random points in each piece of a continuous one: (m,) float64."""
     domain = circuit.domains[variable]
     if isinstance(domain, Finite):
         return torch.arange(domain.size, dtype=torch.float64)
     layers = [layer for layer in circuit.inputs if layer.variable == variable]
-    bounds = torch.unique(torch.cat([layer.family.pieces(circuit.family_values(layer)) for layer in layers]))
+    pieces = torch.unique(torch.cat([layer.family.pieces(circuit.family_values(layer)) for layer in layers]))
+    panels = [layer.family.breakpoints(circuit.family_values(layer)) for layer in layers]
+    bounds = torch.unique(torch.cat([pieces, *panels]))
     generator = torch.Generator().manual_seed(variable)
     where = torch.rand(len(bounds) - 1, generator=generator, dtype=torch.float64)
-    return torch.lerp(bounds[:-1], bounds[1:], where)
+    candidates = torch.lerp(bounds[:-1], bounds[1:], where)
+    functions = [layer.family.evaluate(candidates, circuit.family_values(layer)).abs() for layer in layers]
+    return _covering(candidates, torch.cat(functions, dim=1), torch.bucketize(candidates, pieces))
+
+
+def _covering(candidates: Tensor, sizes: Tensor, piece: Tensor) -> Tensor:
+    """Few candidates such that every function is far from zero at one of them, in each piece where it can be.
+
+    A function that is analytic in a piece may still underflow in most of it (a narrow Gaussian, say).
+    """
+    large = sizes > FAR_FROM_ZERO * sizes.amax(dim=0)  # (candidates, functions)
+    chosen: list[int] = []
+    for number in torch.unique(piece):
+        members = torch.nonzero(piece == number).flatten()
+        missing = large[members].any(dim=0)
+        for _ in range(POINTS_A_PIECE):
+            best = members[int((large[members] & missing).sum(dim=1).argmax())]
+            chosen.append(int(best))
+            missing = missing & ~large[best]
+            if not missing.any():
+                break
+    return candidates[chosen]
 
 
 def grid(circuit: Circuit, variables: Scope) -> tuple[Tensor, bool]:

@@ -15,12 +15,15 @@ Split = frozenset[Scope]
 
 def is_smooth(circuit: Circuit) -> Verdict:
     """All inputs of every sum depend on the same variables (Def. 2). Cost O(|c|)."""
-    return _first_failure("smooth", uneven_sums(circuit.layers), "the inputs of every sum have equal scopes")
+    return _first_failure(
+        circuit, "smooth", uneven_sums(circuit.layers), "the inputs of every sum have equal scopes"
+    )
 
 
 def is_decomposable(circuit: Circuit) -> Verdict:
     """The inputs of every product depend on disjoint sets of variables (Def. 2). Cost O(|c|)."""
     return _first_failure(
+        circuit,
         "decomposable",
         overlapping_products(circuit.layers),
         "the inputs of every product have disjoint scopes",
@@ -49,9 +52,8 @@ def _compatible(name: str, a: Circuit, b: Circuit) -> Verdict:
     for variable in sorted(a.scope & b.scope):
         mine, other = a.domains[variable], b.domains[variable]
         if mine != other:
-            return Verdict(
-                name, False, f"variable {variable} has domains {mine.describe()} and {other.describe()}"
-            )
+            reason = f"it has the domains {mine.describe()} and {other.describe()}"
+            return Verdict(name, False, reason, f"variable {variable}")
     return _one_split_each(name, a, b)
 
 
@@ -83,10 +85,9 @@ def _show(split: Split) -> str:
     return " ".join(describe(scope) for scope in sorted(split, key=sorted))
 
 
-def _first_failure(name: str, failures: Iterator[StructureError], reason: str) -> Verdict:
-    failure = next(failures, None)
-    return (
-        Verdict(name, True, reason)
-        if failure is None
-        else Verdict(name, False, failure.reason, failure.where)
-    )
+def _first_failure(
+    circuit: Circuit, name: str, failures: Iterator[tuple[Layer, StructureError]], reason: str
+) -> Verdict:
+    for layer, failure in failures:
+        return Verdict(name, False, failure.reason, circuit.where(layer))
+    return Verdict(name, True, reason)

@@ -1,8 +1,8 @@
 """Properties (U1) to (U4) of layers, and unitarity: the conditions under which Z = 1 (Thm. 2).
 
-With weights, (U1) and (U3) are decided by their values; without, by what the parameters are declared
-to be. Tied weights are no obstacle: the conditions speak of layers over the same variable, so one
-parameter may serve layers over different ones.
+(U1) and (U3) are decided by the values of the weights; where these are not there yet, by what the
+parameters are declared to be. Tied weights are no obstacle: the conditions speak of layers over the same
+variable, so one parameter may serve layers over different ones.
 """
 
 from __future__ import annotations
@@ -15,36 +15,34 @@ from squircuit.circuits import Circuit, Constraint, Input, Layer, Sum
 from squircuit.properties.basis import input_pairs
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
-from squircuit.reference.inner_product import PairGrams
+from squircuit.reference.inner_product import inner_inputs
 from squircuit.reference.tolerance import tolerance_for
 
 
 def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
-    """(U1): every input layer is orthonormal, and input layers over one variable are orthogonal."""
-    if not circuit.has_weights:
-        return _u1_declared(circuit)
+    """(U1): input layers are orthonormal, and orthogonal over one variable. Cost O(Σ K²n)."""
     limit = tolerance_for(circuit, tolerance)
-    grams = PairGrams(circuit, circuit)
+    doubts = []
     for a, b in input_pairs(circuit, circuit.scope):
-        expected = torch.eye(a.units) if a is b else torch.zeros(a.units, b.units)
-        error = (grams(a, b)[0] - expected).abs().max().item()
-        if error > limit:
-            what = "its functions are not orthonormal" if a is b else f"not orthogonal to {circuit.name(b)}"
-            return Verdict("U1", False, f"{what}, error {error:.3g}", circuit.where(a))
-    return Verdict(
-        "U1", True, f"input layers are orthonormal and mutually orthogonal (tolerance {limit:.2g})"
-    )
+        what = "orthonormal" if a is b else f"orthogonal to {circuit.name(b)}"
+        if _has_values(circuit, a) and _has_values(circuit, b):
+            expected = torch.eye(a.units) if a is b else torch.zeros(a.units, b.units)
+            error = (inner_inputs(circuit, a, circuit, b) - expected).abs().max().item()
+            if error > limit:
+                return Verdict(
+                    "U1", False, f"its functions are not {what}, error {error:.3g}", circuit.where(a)
+                )
+        elif not (_is_declared_orthonormal(a) if a is b else _are_declared_orthogonal(a, b)):
+            reason = f"its functions are not declared {what}, and have no weights yet"
+            doubts.append(Verdict("U1", None, reason, circuit.where(a)))
+    if doubts:
+        return doubts[0]
+    how = f"(tolerance {limit:.2g})" if circuit.has_weights else "(declared)"
+    return Verdict("U1", True, f"input layers are orthonormal and mutually orthogonal {how}")
 
 
-def _u1_declared(circuit: Circuit) -> Verdict:
-    for a, b in input_pairs(circuit, circuit.scope):
-        holds = _is_declared_orthonormal(a) if a is b else _are_declared_orthogonal(a, b)
-        if not holds:
-            what = "orthonormal" if a is b else f"orthogonal to {circuit.name(b)}"
-            return Verdict("U1", None, f"not declared {what}, and there are no weights yet", circuit.where(a))
-    return Verdict(
-        "U1", True, "input layers are declared orthonormal, in disjoint blocks of semi-unitary matrices"
-    )
+def _has_values(circuit: Circuit, layer: Input | Sum) -> bool:
+    return all(circuit.known_value(p) is not None for p in layer.named_parameters().values())
 
 
 def _is_declared_orthonormal(layer: Input) -> bool:
@@ -101,23 +99,21 @@ def _input_masks(circuit: Circuit) -> dict[Layer, int]:
 
 
 def satisfies_u3(circuit: Circuit, tolerance: float | None = None) -> Verdict:
-    """(U3): every sum weight is semi-unitary, W Wᴴ = I."""
-    if not circuit.has_weights:
-        return _u3_declared(circuit)
+    """(U3): every sum weight is semi-unitary, W Wᴴ = I. Cost O(Σ K1² K2)."""
     limit = tolerance_for(circuit, tolerance)
+    doubts = []
     for layer in {layer.weight: layer for layer in circuit.sums}.values():
-        error = _distance_from_identity(circuit, layer)
-        if error > limit:
-            return Verdict("U3", False, f"W Wᴴ differs from I by {error:.3g}", circuit.where(layer))
-    return Verdict("U3", True, f"sum weights are semi-unitary (tolerance {limit:.2g})")
-
-
-def _u3_declared(circuit: Circuit) -> Verdict:
-    for layer in circuit.sums:
-        if layer.weight.constraint is not Constraint.SEMI_UNITARY:
-            reason = f"its weight is declared {layer.weight.constraint}, and there are no weights yet"
-            return Verdict("U3", None, reason, circuit.where(layer))
-    return Verdict("U3", True, "sum weights are declared semi-unitary")
+        if _has_values(circuit, layer):
+            error = _distance_from_identity(circuit, layer)
+            if error > limit:
+                return Verdict("U3", False, f"W Wᴴ differs from I by {error:.3g}", circuit.where(layer))
+        elif layer.weight.constraint is not Constraint.SEMI_UNITARY:
+            reason = f"its weight is declared {layer.weight.constraint}, and has no value yet"
+            doubts.append(Verdict("U3", None, reason, circuit.where(layer)))
+    if doubts:
+        return doubts[0]
+    how = f"(tolerance {limit:.2g})" if circuit.has_weights else "(declared)"
+    return Verdict("U3", True, f"sum weights are semi-unitary {how}")
 
 
 def _distance_from_identity(circuit: Circuit, layer: Sum) -> float:
@@ -137,5 +133,6 @@ def is_unitary(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     failed = [part for part in parts if part.holds is False] or [part for part in parts if not part]
     if failed:
         first = failed[0]
-        return Verdict("unitary", first.holds, f"{first.name} fails: {first.reason}", first.where)
+        answer = "is not decided" if first.holds is None else "fails"
+        return Verdict("unitary", first.holds, f"{first.name} {answer}: {first.reason}", first.where)
     return Verdict("unitary", True, "U1, U2 and U3 hold, so Z = 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.validation import check_structure
 from squircuit.errors import DataError, ParameterError
 from squircuit.regions.scope import Scope, describe
 
@@ -18,13 +20,36 @@ def as_variables(circuit: Circuit, variables: Iterable[int] | None) -> Scope:
     """A set of variables of the circuit; None means all of them."""
     if variables is None:
         return circuit.scope
-    chosen = frozenset(int(v) for v in variables)
+    try:
+        items = list(variables)
+    except TypeError:
+        raise ParameterError(f"expected a list of variables such as [0, 2], got {variables!r}") from None
+    for item in items:
+        if not _is_number(item):
+            raise ParameterError(f"variables are given by their numbers, such as [0, 2]; got {item!r}")
+    chosen = frozenset(int(item) for item in items)
     unknown = chosen - circuit.scope
     if unknown:
         raise ParameterError(
             f"unknown variables {describe(unknown)}: the circuit is over {describe(circuit.scope)}"
         )
     return chosen
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, Integral) and not isinstance(item, bool)
+
+
+def require_valid(circuit: Circuit) -> None:
+    """Refuse to integrate circuits, made with validate=False, that are not smooth and decomposable."""
+    if not circuit.validated:
+        check_structure(circuit.layers, circuit.roots, circuit.root_weights, strict=True)
+
+
+def observed_data(circuit: Circuit, x: Any, integrated: Scope) -> Tensor:
+    """The data for a query that integrates some variables: checked columns of the others."""
+    observed = circuit.scope - integrated
+    return no_data(circuit) if x is None and not observed else as_data(circuit, x, observed)
 
 
 def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> Tensor:
@@ -38,7 +63,9 @@ def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> 
             f"no data: pass x of shape (n, {circuit.num_variables}) with values for the observed variables"
         )
     try:
-        data = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))  # lists of floats in double
+        data = (
+            x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+        )  # lists of floats in double
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"data must be an array of numbers of shape (n, {circuit.num_variables}): {error}"

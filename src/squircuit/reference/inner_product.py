@@ -11,16 +11,18 @@ Orthogonal means cosines below √ε of the weights' precision, as in the proper
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Sum
+from squircuit.circuits.layers import is_product, summands
 from squircuit.circuits.order import postorder
 from squircuit.errors import StructureError
-from squircuit.reference.data import as_data, as_variables, no_data
+from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_layers, input_weight, weight_blocks, weight_of
 from squircuit.reference.tolerance import cosines, norms_of, tolerance_for
 from squircuit.regions.scope import Scope, describe
@@ -79,9 +81,10 @@ class PairGrams:
 
     def __init__(self, a: Circuit, b: Circuit, x: Any = None, over: Iterable[int] | None = None) -> None:
         self.a, self.b = a, b
+        for circuit in (a, b):
+            require_valid(circuit)
         self.over: Scope = as_variables(a, over)
-        observed = a.scope - self.over
-        self.data = no_data(a) if x is None and not observed else as_data(a, x, observed)
+        self.data = observed_data(a, x, self.over)
         self._values_a: dict[Layer, Tensor] = {}
         self._values_b: dict[Layer, Tensor] = self._values_a if a is b else {}
         self._known: dict[Pair, Tensor] = {}
@@ -99,7 +102,7 @@ class PairGrams:
         if pair in self._known or not layer.scope & self.over:
             return []
         if isinstance(layer, Sum):
-            return [need for i in layer.inputs for j in _summands(other) for need in self._below(i, j)]
+            return [need for i in layer.inputs for j in summands(other) for need in self._below(i, j)]
         if isinstance(other, Sum):
             return [(layer, item) for item in other.inputs]
         below = self._below(layer, other)
@@ -109,7 +112,7 @@ class PairGrams:
         """The pairs from which R(ℓ, m) is made: those of their inputs at products, else the pair itself."""
         if _is_unary(layer) or _is_unary(other):
             return [(_only(layer), _only(other))]
-        if not (_is_product(layer) and _is_product(other) and layer.scope & self.over):
+        if not (is_product(layer) and is_product(other) and layer.scope & self.over):
             return [(layer, other)]
         if _split(layer) == _split(other):
             return _matched(layer, other)
@@ -156,7 +159,7 @@ class PairGrams:
         blocks = list(zip(weight_blocks(self.a, layer), layer.inputs, strict=True))
         columns = [
             torch.stack([self._times(w, item, summand) for w, item in blocks]).sum(dim=0)
-            for summand in _summands(other)
+            for summand in summands(other)
         ]
         stacked = torch.cat(columns, dim=2)
         return stacked @ weight_of(self.b, other).mH if isinstance(other, Sum) else stacked
@@ -188,42 +191,41 @@ def multiply_grams(layer: Layer, other: Layer, grams: list[Tensor], weight: Tens
     (K1, K) the result is W R, (n, K1, J), contracted one input at a time: R, which has K²·J² entries
     for Kronecker products of two, is never formed.
     """
+    # inputs of one unit are plain factors; so there are enough letters for products of any number of inputs
+    scalar = {i.scope: g for i, g in zip(layer.inputs, grams, strict=True) if g.shape[1:] == (1, 1)}
+    inputs = [item for item in layer.inputs if item.scope not in scalar]
+    others = [item for item in other.inputs if item.scope not in scalar]
     letters = iter(string.ascii_letters[2:])
-    left = _indices(layer, letters)
-    right = dict(zip((item.scope for item in other.inputs), _indices(other, letters), strict=True))
-    operands = [f"a{k}{right[item.scope]}" for k, item in zip(left, layer.inputs, strict=True)]
+    left = _indices(layer, len(inputs), letters)
+    right = dict(zip((item.scope for item in others), _indices(other, len(others), letters), strict=True))
+    operands = [f"a{k}{right[item.scope]}" for k, item in zip(left, inputs, strict=True)]
+    factors = [g for i, g in zip(layer.inputs, grams, strict=True) if i.scope not in scalar]
+    scale = reduce(torch.mul, scalar.values(), torch.ones(1, 1, 1, dtype=torch.complex128))
     rows, columns = "".join(dict.fromkeys(left)), "".join(dict.fromkeys(right.values()))
     if weight is None:
-        product = torch.einsum(f"{','.join(operands)}->a{rows}{columns}", *grams)
-        return product.reshape(len(product), layer.units, other.units)
-    sizes = [item.units for item in layer.inputs] if isinstance(layer, Kronecker) else [layer.units]
-    equation = f"b{rows},{','.join(operands)}->ab{columns}"
-    product = torch.einsum(equation, weight.reshape(-1, *sizes), *grams)
-    return product.reshape(len(product), len(weight), other.units)
+        equation = f"{','.join(['a', *operands])}->a{rows}{columns}"
+        product = torch.einsum(equation, torch.ones_like(grams[0][:, 0, 0]), *factors)
+        return product.reshape(len(product), layer.units, other.units) * scale
+    sizes = [item.units for item in inputs] if isinstance(layer, Kronecker) else [layer.units] * bool(inputs)
+    equation = f"{','.join([f'b{rows}', 'a', *operands])}->ab{columns}"
+    ones = torch.ones_like(grams[0][:, 0, 0])
+    product = torch.einsum(equation, weight.reshape(-1, *sizes), ones, *factors)
+    return product.reshape(len(product), len(weight), other.units) * scale
 
 
-def _indices(layer: Layer, letters: Iterable[str]) -> list[str]:
-    letters = iter(letters)
+def _indices(layer: Layer, count: int, letters: Iterator[str]) -> list[str]:
     if isinstance(layer, Hadamard):
-        return [next(letters)] * len(layer.inputs)
-    return [next(letters) for _ in layer.inputs]
-
-
-def _is_product(layer: Layer) -> bool:
-    return isinstance(layer, Hadamard | Kronecker)
+        return [next(letters)] * count
+    return [next(letters) for _ in range(count)]
 
 
 def _is_unary(layer: Layer) -> bool:
-    return _is_product(layer) and len(layer.inputs) == 1
+    return is_product(layer) and len(layer.inputs) == 1
 
 
 def _only(layer: Layer) -> Layer:
     """A product of one input is that input."""
     return layer.inputs[0] if _is_unary(layer) else layer
-
-
-def _summands(layer: Layer) -> tuple[Layer, ...]:
-    return layer.inputs if isinstance(layer, Sum) else (layer,)
 
 
 def _matched(layer: Layer, other: Layer) -> list[Pair]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input
-from squircuit.reference.data import as_data, as_variables, no_data
+from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_input, forward, input_weight, weight_of
 
 
@@ -32,8 +32,8 @@ def integrate(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None
         (6+0j)
     """
     integrated = as_variables(circuit, over)
-    observed = circuit.scope - integrated
-    data = no_data(circuit) if x is None and not observed else as_data(circuit, x, observed)
+    require_valid(circuit)
+    data = observed_data(circuit, x, integrated)
     values = forward(
         circuit.layers,
         at_input=lambda layer: _input(circuit, layer, data, layer.variable in integrated),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.layers import factors, summands
 from squircuit.circuits.order import postorder
 from squircuit.errors import StructureError
 from squircuit.families import Categorical, Product
@@ -28,7 +29,7 @@ def multiply(a: Circuit, b: Circuit) -> Circuit:
     Alg. Multiply (App. "Tensorized Circuit Multiplication"), for sums with several inputs (their weights
     multiply by the Tracy–Singh product, block by block), Hadamard, Kronecker and mixed products of any
     arity. Where the paper inserts a permutation matrix above a Kronecker product, its columns are folded
-    into the sum above. Cost and size O(L_a L_b S_a S_b).
+    into the sum above; only where no sum follows is there one of its own. Cost and size O(L_a L_b S_a S_b).
 
     Args:
         a, b: compatible circuits with weights; their variables may differ.
@@ -98,7 +99,7 @@ class _Multiplication:
         if not a.scope & b.scope or (isinstance(a, Input) and isinstance(b, Input)):
             return []
         if isinstance(a, Sum) or isinstance(b, Sum):
-            return [(i, j) for i in _summands(a) for j in _summands(b)]
+            return [(i, j) for i in summands(a) for j in summands(b)]
         return [(i, j) for i, j in self._matched(a, b) if i is not None and j is not None]
 
     def _compute(self, a: Layer, b: Layer) -> _Gathered:
@@ -125,7 +126,7 @@ class _Multiplication:
         return pairs + [(None, j) for j in right if j not in taken]
 
     def _incompatible(self, a: Layer, b: Layer) -> StructureError:
-        split = [" ".join(describe(i.scope) for i in _factors(layer)) for layer in (a, b)]
+        split = [" ".join(describe(i.scope) for i in factors(layer)) for layer in (a, b)]
         return StructureError(
             "compatible",
             f"{self.a.where(a)} and {self.b.where(b)}",
@@ -144,8 +145,8 @@ class _Multiplication:
     def _sum(self, a: Layer, b: Layer) -> Layer:
         """Case (iii): blocks W_i ⊗ V_j of the Tracy–Singh product, one for each pair of inputs."""
         blocks, inputs = [], []
-        for i, w in zip(_summands(a), self._blocks(self.a, a), strict=True):
-            for j, v in zip(_summands(b), self._blocks(self.b, b), strict=True):
+        for i, w in zip(summands(a), self._blocks(self.a, a), strict=True):
+            for j, v in zip(summands(b), self._blocks(self.b, b), strict=True):
                 part = self.done[i, j]
                 block = torch.zeros(len(w) * len(v), part.layer.units, dtype=torch.complex128)
                 blocks.append(block.index_add_(1, part.units(), kronecker(w, v)))
@@ -171,8 +172,8 @@ class _Multiplication:
         pairs = self._matched(a, b)
         if isinstance(a, Hadamard) and isinstance(b, Hadamard) and all(None not in pair for pair in pairs):
             return _Gathered(Hadamard([self._part(*pair).as_layer() for pair in pairs]))
-        factors, other_factors = _aligned_factors(a, b)
-        left, right = _unit_indices(a, factors), _unit_indices(b, other_factors)
+        own, others = _aligned_factors(a, b)
+        left, right = _unit_indices(a, own), _unit_indices(b, others)
         index = torch.zeros(a.units, b.units, dtype=torch.long)
         for i, j in pairs:
             row = left[i].unsqueeze(1) if i is not None else ONLY
@@ -198,33 +199,25 @@ def _copied(circuit: Circuit, layer: Layer, inputs: list[Layer]) -> Layer:
     return Hadamard(inputs) if isinstance(layer, Hadamard) else Kronecker(inputs)
 
 
-def _unit_indices(layer: Layer, factors: tuple[Layer, ...]) -> dict[Layer, Tensor]:
+def _unit_indices(layer: Layer, parts: tuple[Layer, ...]) -> dict[Layer, Tensor]:
     """For each factor of a layer, which of its units every unit of the layer takes: (K,)."""
     units = torch.arange(layer.units)
-    if factors == (layer,) or not isinstance(layer, Kronecker):
-        return dict.fromkeys(factors, units)
+    if parts == (layer,) or not isinstance(layer, Kronecker):
+        return dict.fromkeys(parts, units)
     digits: dict[Layer, Tensor] = {}
-    for item in reversed(factors):  # the last input runs fastest
+    for item in reversed(parts):  # the last input runs fastest
         digits[item] = units % item.units
         units = units // item.units
     return digits
 
 
-def _factors(layer: Layer) -> tuple[Layer, ...]:
-    return layer.inputs if isinstance(layer, Hadamard | Kronecker) else (layer,)
-
-
 def _aligned_factors(a: Layer, b: Layer) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
     """The factors of two layers; one that lies within a single factor of the other is left whole."""
-    if any(a.scope <= factor.scope for factor in _factors(b) if factor is not b):
-        return (a,), _factors(b)
-    if any(b.scope <= factor.scope for factor in _factors(a) if factor is not a):
-        return _factors(a), (b,)
-    return _factors(a), _factors(b)
-
-
-def _summands(layer: Layer) -> tuple[Layer, ...]:
-    return layer.inputs if isinstance(layer, Sum) else (layer,)
+    if any(a.scope <= factor.scope for factor in factors(b) if factor is not b):
+        return (a,), factors(b)
+    if any(b.scope <= factor.scope for factor in factors(a) if factor is not a):
+        return factors(a), (b,)
+    return factors(a), factors(b)
 
 
 def _shared(circuit: Circuit, layer: Input) -> dict[str, Parameter]:

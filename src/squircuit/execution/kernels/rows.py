@@ -1,7 +1,7 @@
 """Kernels of the contraction after the large matrix product, and of its gradient.
 
-Twins: ``weighted_product.reduce_rows`` and ``weighted_product.spread_rows`` in plain torch. Contract: the same
-result up to the order of summation, for contiguous float32 planes on a CUDA device.
+Twins: ``weighted_product.reduce_rows`` and ``weighted_product.spread_rows`` in plain torch. Contract: the
+same result up to the order of summation, for contiguous float32 planes on a CUDA device.
 """
 
 from __future__ import annotations

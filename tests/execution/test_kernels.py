@@ -1,0 +1,101 @@
+"""GPU kernels agree with their plain twins; skipped where there is no CUDA device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import squircuit as sq
+from squircuit.execution import weighted_product
+from squircuit.execution.graph import CapturedStep
+from squircuit.execution.kernels import rows
+from squircuit.optim import Polar, kernels
+from squircuit.optim.gram import Grams
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+SHAPES = [(3, 4, 16, 33), (2, 8, 64, 256), (1, 1, 4, 1), (2, 3, 9, 100)]
+
+
+def close(a, b, tolerance=1e-5):
+    return (a.cpu() - b.cpu()).abs().max() <= tolerance * b.abs().max().cpu()
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_kernels_of_the_contraction_agree_with_plain_torch(shape):
+    folds, units, height, batch = shape
+    product = torch.randn(folds, units, height, 2, batch)
+    left, gradient = torch.randn(folds, height, 2, batch), torch.randn(folds, units, 2, batch)
+    plain = weighted_product.reduce_rows(product, left)
+    assert close(rows.reduce_rows(product.cuda(), left.cuda()), plain)
+    expected = weighted_product.spread_rows(product, left, gradient)
+    found = rows.spread_rows(product.cuda(), left.cuda(), gradient.cuda())
+    assert all(close(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    "shape", [(3, 8, 4096), (2, 16, 65536), (5, 4, 256), (2, 3, 7), (1, 1, 4096), (2, 64, 256)]
+)
+def test_the_kernels_of_the_optimiser_agree_with_plain_torch(shape):
+    x, g, m = (torch.randn(shape, dtype=torch.complex64) / shape[-1] ** 0.5 for _ in range(3))
+    alpha, beta = (torch.randn(shape[0], shape[1], shape[1], dtype=torch.complex64) for _ in range(2))
+    gx, gg, gm = x.cuda(), g.cuda(), m.cuda()
+    *products, squares = kernels.momentum_and_grams(gx, gg, gm, 0.9)
+    average = m.lerp(g, 0.1)
+    assert close(gm, average)
+    plain = Grams.of(x.to(torch.complex128), average.to(torch.complex128))
+    for found, expected in zip(products, (plain.xx, plain.xm, plain.mm), strict=True):
+        assert close(found, expected)
+    assert close(squares, g.abs().square().sum(dim=2))
+    kernels.combine(gx, gm, alpha.cuda(), beta.cuda())
+    assert close(gx, alpha @ x + beta @ average)
+
+
+@needs_gpu
+@pytest.mark.parametrize("units", [2, 4, 8])
+def test_values_and_gradients_on_the_gpu_agree_with_double_precision_on_the_cpu(units):
+    circuit = sq.build(sq.regions.quad_tree((12, 12)), sq.Categorical(16), units).initialise(seed=0)
+    x = torch.randint(16, (64, 144), generator=torch.Generator().manual_seed(0))
+    exact, fast = sq.SquaredCircuit(circuit, dtype=torch.complex128), sq.SquaredCircuit(circuit).cuda()
+    exact.log_prob(x).sum().backward()
+    fast.log_prob(x.cuda()).sum().backward()
+    with torch.no_grad():  # evaluation is in full single precision
+        assert (fast.log_prob(x.cuda()).cpu() - exact.log_prob(x)).abs().max() < 1e-4 * exact.log_prob(
+            x
+        ).abs().max()
+    for a, b in zip(fast.parameters(), exact.parameters(), strict=True):
+        assert (a.grad.cpu() - b.grad).norm() < 1e-2 * b.grad.norm()  # TF32 in the products of training
+
+
+@needs_gpu
+def test_a_captured_step_is_the_step():
+    def prepare():
+        model = sq.SquaredCircuit(sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(8), 4)).cuda()
+        optimiser = Polar(model.parameters(), lr=0.05)
+
+        def step(x):
+            optimiser.zero_grad(set_to_none=True)
+            loss = -model.log_density(x).mean()
+            loss.backward()
+            optimiser.step()
+            return loss.detach()
+
+        return model, step
+
+    batches = [
+        torch.randint(8, (32, 64), generator=torch.Generator().manual_seed(i)).cuda() for i in range(6)
+    ]
+    (model, step), (twin, twin_step) = prepare(), prepare()
+    captured = CapturedStep(twin_step, batches[0], warm_up=3)
+    for _ in range(3):
+        step(batches[0])
+    for x in batches:
+        assert captured(x).item() == pytest.approx(step(x).item(), rel=1e-3)
+    assert abs(twin.log_partition().item()) < 1e-4
+    assert abs(model.log_partition().item()) < 1e-4
+
+
+def test_a_captured_step_needs_a_gpu_and_says_so():
+    with pytest.raises(sq.ParameterError, match="CUDA"):
+        CapturedStep(lambda x: x, torch.zeros(2, 3))

@@ -1,9 +1,9 @@
 """Times one whole training step (forward, backward, optimiser) and its peak memory, ours beside peers.
 
-    python benchmarks/step.py --kind unitary-kronecker --units 8 --batch 256 --peer ours --peer NAME=ADAPTER.py
+    python benchmarks/step.py --kind unitary-kronecker --units 8 --peer ours --peer NAME=ADAPTER.py
 
-An adapter is a file with a function make(kind, units, side, device, graph, batch) that returns a step. Warm-up,
-then the median of CUDA events or the performance counter; prints a table and, with --json, writes a file.
+An adapter is a file with a function make(kind, units, side, device, graph, batch) that returns a step.
+Warm-up, then the median of CUDA events or the performance counter; prints a table, with --json writes a file.
 """
 
 from __future__ import annotations

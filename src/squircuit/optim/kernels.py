@@ -3,12 +3,10 @@
 Pass 1 reads X, g and m, writes m ← β₁m + (1−β₁)g, and sums XXᴴ, XMᴴ, MMᴴ and the squared norms of the rows
 of g. Pass 2 reads X and m and writes X ← αX + βM. Between them there are only K1×K1 matrices. With complex
 numbers as (re, im) pairs, Re XYᴴ = X·Yᵀ over the pairs and Im XYᴴ = X'·Yᵀ, X' the pairs turned by −i: real
-products only, in three TF32 parts (``tf32x3``), which is single precision. Twins: ``Grams.of``, ``base.apply``.
+products only, in three TF32 parts (tf32x3), which is single precision. Twins: ``Grams.of``, ``base.apply``.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,18 +17,19 @@ try:
 except ImportError:  # pragma: no cover - depends on the machine
     triton = None
 
-COLUMNS = 128  # pairs of a tile, in reals
-CHUNK = 16  # tiles a program
+COLUMNS = 64  # reals of a tile
+CHUNK = 32  # tiles a program
+MOST_ROWS = 16
 
 
 def usable(weight: Tensor) -> bool:
-    """The kernels can serve this weight: contiguous complex64 on a CUDA device, at most 64 rows."""
+    """The kernels can serve this weight: contiguous complex64 on a CUDA device, at most 16 rows."""
     return (
         triton is not None
         and weight.is_cuda
         and weight.dtype == torch.complex64
         and weight.is_contiguous()
-        and weight.shape[-2] <= 64
+        and weight.shape[-2] <= MOST_ROWS
     )
 
 
@@ -39,16 +38,17 @@ def momentum_and_grams(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """m ← βm + (1−β)g in place; returns XXᴴ, XMᴴ, MMᴴ (S, K1, K1) complex64 and ‖g‖² of the rows (S, K1)."""
     count, rows, columns = weight.shape
-    sums = torch.zeros(count, 6, rows, rows, device=weight.device)
-    norms = torch.zeros(count, rows, device=weight.device)
+    padded = max(4, triton.next_power_of_2(rows))
+    sums = torch.zeros(count, 4 * padded, 4 * padded, device=weight.device)
+    norms = torch.zeros(count, padded, device=weight.device)
     x, g, m = (torch.view_as_real(t) for t in (weight, gradient.contiguous(), momentum))
-    padded = max(16, triton.next_power_of_2(rows))
     grid = (count, triton.cdiv(2 * columns, COLUMNS * CHUNK))
-    _first[grid](
-        x, g, m, sums, norms, rows, 2 * columns, beta, ROWS=padded, COLUMNS=COLUMNS, CHUNK=CHUNK, num_warps=4
-    )
-    xx, xm, mm = (torch.complex(sums[:, 2 * i], sums[:, 2 * i + 1]) for i in range(3))
-    return xx, xm, mm, norms
+    _first[grid](x, g, m, sums, norms, rows, 2 * columns, beta, ROWS=padded, COLUMNS=COLUMNS, CHUNK=CHUNK)
+    # blocks of rows and columns: X, X turned, M, M turned
+    block = sums.reshape(count, 4, padded, 4, padded)[:, :, :rows, :, :rows]
+    pairs = ((0, 0), (0, 2), (2, 2))
+    xx, xm, mm = (torch.complex(block[:, a, :, b], block[:, a + 1, :, b]) for a, b in pairs)
+    return xx, xm, mm, norms[:, :rows]
 
 
 def combine(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> None:
@@ -56,79 +56,61 @@ def combine(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> No
     count, rows, columns = weight.shape
     factors = torch.stack([alpha.real, alpha.imag, beta.real, beta.imag], dim=1).float().contiguous()
     padded = max(16, triton.next_power_of_2(rows))
-    grid = (count, triton.cdiv(2 * columns, COLUMNS))
+    grid = (count, triton.cdiv(2 * columns, 2 * COLUMNS))
     x, m = torch.view_as_real(weight), torch.view_as_real(momentum)
-    _second[grid](x, m, factors, rows, 2 * columns, ROWS=padded, COLUMNS=COLUMNS, num_warps=4)
+    _second[grid](x, m, factors, rows, 2 * columns, ROWS=padded, COLUMNS=2 * COLUMNS)
 
 
 if triton is not None:
 
     @triton.jit
-    def _turned(base: Any, place: Any, column: Any, inside: Any) -> Any:
+    def _turned(base, place, column, inside):
         """The pairs (re, im) as (im, −re): multiplied by −i."""
         sign = tl.where(column % 2 == 0, 1.0, -1.0)
         return tl.load(base + (place + tl.where(column % 2 == 0, 1, -1)), inside, 0.0) * sign
 
     @triton.jit
     def _first(
-        x: Any,
-        g: Any,
-        m: Any,
-        sums: Any,
-        norms: Any,
-        rows: Any,
-        columns: Any,
-        beta: Any,
+        x,
+        g,
+        m,
+        sums,
+        norms,
+        rows,
+        columns,
+        beta,
         ROWS: tl.constexpr,
         COLUMNS: tl.constexpr,
         CHUNK: tl.constexpr,
-    ) -> None:
+    ):
+        # one product Z Zᵀ of Z = [X; X turned; M; M turned] holds all Grams: a tile that tensor cores like
         s = tl.program_id(0).to(tl.int64)
-        k = tl.arange(0, ROWS)
-        xx_r = tl.zeros((ROWS, ROWS), dtype=tl.float32)
-        xx_i = tl.zeros((ROWS, ROWS), dtype=tl.float32)
-        xm_r = tl.zeros((ROWS, ROWS), dtype=tl.float32)
-        xm_i = tl.zeros((ROWS, ROWS), dtype=tl.float32)
-        mm_r = tl.zeros((ROWS, ROWS), dtype=tl.float32)
-        mm_i = tl.zeros((ROWS, ROWS), dtype=tl.float32)
-        square = tl.zeros((ROWS,), dtype=tl.float32)
+        r = tl.arange(0, 4 * ROWS)
+        part, k = r // ROWS, r % ROWS
+        turned = (part % 2 == 1)[:, None]
+        of_m = (part >= 2)[:, None]
+        total = tl.zeros((4 * ROWS, 4 * ROWS), dtype=tl.float32)
+        square = tl.zeros((4 * ROWS,), dtype=tl.float32)
         for tile in range(CHUNK):
             column = (tl.program_id(1) * CHUNK + tile) * COLUMNS + tl.arange(0, COLUMNS)
+            even = (column % 2 == 0)[None, :]
             inside = (k[:, None] < rows) & (column[None, :] < columns)
-            place = s * rows * columns + k[:, None] * columns + column[None, :]
-            col = tl.broadcast_to(column[None, :], (ROWS, COLUMNS))
-            new_g = tl.load(g + place, inside, 0.0)
-            turned_g = _turned(g, place, col, inside)
-            new_m = beta * tl.load(m + place, inside, 0.0) + (1 - beta) * new_g
-            turned_m = beta * _turned(m, place, col, inside) + (1 - beta) * turned_g
-            weight = tl.load(x + place, inside, 0.0)
-            turned_x = _turned(x, place, col, inside)
+            here = s * rows * columns + k[:, None] * columns + column[None, :]
+            place = tl.where(turned, here + tl.where(even, 1, -1), here)
+            sign = tl.where(turned & (column % 2 == 1)[None, :], -1.0, 1.0)  # (re, im) turned is (im, −re)
+            new_g = tl.load(g + place, inside & of_m, 0.0)
+            new_m = beta * tl.load(m + place, inside & of_m, 0.0) + (1 - beta) * new_g
+            z = sign * (new_m + tl.load(x + place, inside & ~of_m, 0.0))
             tl.debug_barrier()  # every read of m is done before it is written
-            tl.store(m + place, new_m, inside)
+            tl.store(m + here, z, inside & (part == 2)[:, None])
             square += tl.sum(new_g * new_g, axis=1)
-            m_t = tl.trans(new_m)
-            x_t = tl.trans(weight)
-            xx_r = tl.dot(weight, x_t, xx_r, input_precision="tf32x3")
-            xx_i = tl.dot(turned_x, x_t, xx_i, input_precision="tf32x3")
-            xm_r = tl.dot(weight, m_t, xm_r, input_precision="tf32x3")
-            xm_i = tl.dot(turned_x, m_t, xm_i, input_precision="tf32x3")
-            mm_r = tl.dot(new_m, m_t, mm_r, input_precision="tf32x3")
-            mm_i = tl.dot(turned_m, m_t, mm_i, input_precision="tf32x3")
-        small = (k[:, None] < rows) & (k[None, :] < rows)
-        target = sums + s * 6 * rows * rows + k[:, None] * rows + k[None, :]
-        step = rows * rows
-        tl.atomic_add(target, xx_r, small)
-        tl.atomic_add(target + step, xx_i, small)
-        tl.atomic_add(target + 2 * step, xm_r, small)
-        tl.atomic_add(target + 3 * step, xm_i, small)
-        tl.atomic_add(target + 4 * step, mm_r, small)
-        tl.atomic_add(target + 5 * step, mm_i, small)
-        tl.atomic_add(norms + s * rows + k, square, k < rows)
+            total = tl.dot(z, tl.trans(z), total, input_precision="tf32x3")
+        width = 4 * ROWS
+        tl.atomic_add(sums + s * width * width + r[:, None] * width + r[None, :], total)
+        tl.atomic_add(norms + s * ROWS + k, square, part == 2)
 
     @triton.jit
-    def _second(
-        x: Any, m: Any, factors: Any, rows: Any, columns: Any, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-    ) -> None:
+    def _second(x, m, factors, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
         s = tl.program_id(0).to(tl.int64)
         k = tl.arange(0, ROWS)
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)

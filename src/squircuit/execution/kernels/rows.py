@@ -6,8 +6,6 @@ same result up to the order of summation, for contiguous float32 planes on a CUD
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -31,7 +29,9 @@ def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
     out = product.new_empty(folds, units, 2, batch)
     block = min(128, triton.next_power_of_2(batch))
     grid = (folds * units, triton.cdiv(batch, block))
-    _reduce[grid](product, left, out, units, rows, batch, ROWS=min(16, rows), BATCH=block)
+    _reduce[grid](
+        product, left, out, units, rows, batch, ROWS=min(16, triton.next_power_of_2(rows)), BATCH=block
+    )
     return out
 
 
@@ -50,15 +50,15 @@ if triton is not None:
 
     @triton.jit
     def _reduce(
-        product: Any,
-        left: Any,
-        out: Any,
-        units: Any,
-        rows: Any,
-        batch: Any,
+        product,
+        left,
+        out,
+        units,
+        rows,
+        batch,
         ROWS: tl.constexpr,
         BATCH: tl.constexpr,
-    ) -> None:
+    ):
         pair = tl.program_id(0).to(tl.int64)  # fold and unit
         fold = pair // units
         b = tl.program_id(1) * BATCH + tl.arange(0, BATCH)
@@ -81,17 +81,17 @@ if triton is not None:
 
     @triton.jit
     def _spread(
-        product: Any,
-        left: Any,
-        gradient: Any,
-        of_left: Any,
-        outer: Any,
-        units: Any,
-        rows: Any,
-        batch: Any,
+        product,
+        left,
+        gradient,
+        of_left,
+        outer,
+        units,
+        rows,
+        batch,
         ROWS: tl.constexpr,
         BATCH: tl.constexpr,
-    ) -> None:
+    ):
         tiles = tl.cdiv(rows, ROWS)
         fold = (tl.program_id(0) // tiles).to(tl.int64)
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)

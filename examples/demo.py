@@ -34,8 +34,9 @@ def show(title: str, circuit: sq.Circuit) -> None:
     kept, over = {0: 1}, sorted(circuit.scope - {0})
     query = torch.zeros(1, circuit.num_variables, dtype=torch.long)
     query[0, 0] = kept[0]
-    exact, enumerated = sq.marginal(circuit, query, over).item(), p[rows[:, 0] == kept[0]].sum()
-    print(f"p(x₁ = 1)    exact {exact:.12f}   enumerated {enumerated:.12f}")
+    exact = sq.marginal(circuit, query, over).item() / sq.partition(circuit)
+    enumerated = p[rows[:, 0] == kept[0]].sum() / p.sum()
+    print(f"p(x₁ = 1)/Z  exact {exact:.12f}   enumerated {enumerated:.12f}")
 
 
 def show_image_model() -> None:
@@ -55,8 +56,8 @@ def main() -> None:
     for title, make in FIGURES.items():
         circuit = make()
         show(title, circuit)
-        name = title.split(":")[0].lower()
-        (folder / f"{''.join(c if c.isalnum() else '-' for c in name)}.svg").write_text(circuit.draw())
+        name = title.split(":")[0].lower().replace("fig. ", "fig-").replace(" (", "").replace(")", "")
+        (folder / f"{name.replace('.', '')}.svg").write_text(circuit.draw())
     show_image_model()
     print(f"\nDrawings of the circuits are in {folder}/")
 

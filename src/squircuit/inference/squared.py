@@ -38,5 +38,5 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
 
 
 def partition(circuit: Circuit) -> float:
-    """Z = ∫ Σ_r π_r |c_r(x)|² dx, exact: the certificate that a model is normalised."""
+    """Z = ∫ Σ_r π_r |c_r(x)|² dx (§2), exact: the certificate that a model is normalised. Cost O(L² S²)."""
     return marginal(circuit).item()

@@ -68,6 +68,8 @@ def from_quimb(
 def to_quimb(circuit: Circuit) -> Any:
     """A quimb ``MatrixProductState`` where the circuit is a chain, else a tree-shaped ``TensorNetwork``.
 
+    App. B read backwards. Cost O(size of the tensors).
+
     The outer index of variable j is ``k{j}``. It runs over the variable's basis functions: for
     categorical variables these are the states, so quimb's amplitudes are the values of the circuit.
 

@@ -149,6 +149,8 @@ def dimensions(root: Site) -> dict[int, int]:
 def contract(root: Site) -> Tensor:
     """The dense tensor T of the network, (v₀, …, v_{d−1}), in float64 or complex128.
 
+    The complete contraction of App. B; cost and size O(∏ v_j · R): for small networks.
+
     All bonds are summed, from the leaves to the root. With several root units (up > 1) their axis comes
     first. For small networks: the size is exponential in the number of variables.
 

@@ -61,6 +61,8 @@ def from_tree(root: Site, families: Families = None) -> Circuit:
 def to_tree(circuit: Circuit) -> Site:
     """The tree tensor network that a circuit contracts: the inverse of :func:`from_tree`.
 
+    App. B read backwards. Cost O(size of the tensors), K^N for a Hadamard product of N factors.
+
     For circuits with one root layer in which every sum has one input: such a circuit is a tree. A sum
     over a product is one site (Hadamard products as superdiagonal tensors), an input weight is a site,
     and a product under a product, or at the root, becomes a site with an identity. Ties between weights

@@ -64,7 +64,7 @@ def is_basis_decomposable(circuit: Circuit, over: Iterable[int] | None = None) -
 
     Def. "Basis decomposability": ∃X ∈ scope(n) ∀i≠j: B_X(i) ∩ B_X(j) = ∅. With ``over`` = Z, X must lie
     in Z and only sums whose scope meets Z count (Def. "Z-basis decomposability"). Decided by the graph
-    and the zeros of the weights; stops at the first sum that fails.
+    and the zeros of the weights; stops at the first sum that fails. Cost O(edges · input functions).
     """
     over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)

@@ -26,7 +26,8 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     Decided exactly on all states of the scope where those are few, continuous variables being
     represented by a point in each piece. For larger scopes: a point at which two inputs are non-zero
     refutes; inputs that depend on functions with disjoint supports of one variable (regular
-    selectivity, §3.1) prove; otherwise the verdict is "not decided" (the question is #P-hard).
+    selectivity, §3.1) prove; otherwise the verdict is "not decided" (the question is #P-hard). Cost: one
+    evaluation of the circuit at 2^14 points at most for each sum.
     """
     if not circuit.has_weights:
         return Verdict(

@@ -65,7 +65,8 @@ def inner_product(a: Circuit, b: Circuit, x: Any = None, over: Iterable[int] | N
 def gram(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None) -> Tensor:
     """∫ c(y, z) c(y, z)ᴴ dz of the root units: (n, R, R), for structured-decomposable circuits.
 
-    Also for others in which products that split a scope differently have orthogonal inputs (U1, U2).
+    Also for others in which products that split a scope differently have orthogonal inputs (U1, U2). It is
+    what Alg. Multiply of c and c*, then integrated, computes; cost O(L² S²) with L layers of size at most S.
     """
     return inner_product(circuit, circuit, x, over)
 

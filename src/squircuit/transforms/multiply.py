@@ -50,7 +50,7 @@ def multiply(a: Circuit, b: Circuit) -> Circuit:
 
 
 def square(circuit: Circuit) -> Circuit:
-    """The circuit of Σ_r π_r |c_r(x)|² = π·(c ⊗ c*), whose integral is Z. Cost O(L² S²).
+    """The circuit of Σ_r π_r |c_r(x)|² = π·(c ⊗ c*), whose integral is Z (§2, App. A.5). Cost O(L² S²).
 
     For checking, and to see what it costs: Z and marginals of |c|² come far cheaper from
     :func:`squircuit.inference.partition` and :func:`squircuit.inference.marginal`.

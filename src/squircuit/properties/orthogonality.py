@@ -34,10 +34,10 @@ def is_orthogonal(
     quadrature, normalised by the functions' norms; the values of the others are enumerated, one random
     point standing for each piece of a continuous variable.
 
-    Cost: the inner products of all pairs of inputs of each sum, O(L² S²) where the circuit is structured, for
-    each value of the others. "Not decided" where the inputs of a sum are not compatible, nothing makes their inner product vanish
-    (computing it is #P-hard) and their states are too many to enumerate; or where there are too many
-    values of the others, or units, to go through.
+    Cost: the inner products of all pairs of inputs of each sum, O(L² S²) where the circuit is structured,
+    for each value of the others. "Not decided" where the inputs of a sum are not compatible, nothing makes
+    their inner product vanish (computing it is #P-hard) and their states are too many to enumerate; or where
+    there are too many values of the others, or units, to go through.
     """
     over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)

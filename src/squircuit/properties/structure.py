@@ -40,7 +40,7 @@ def are_compatible(a: Circuit, b: Circuit) -> Verdict:
 
 
 def is_structured_decomposable(circuit: Circuit) -> Verdict:
-    """Compatible with itself: all products over one scope split it in one way (§2). Cost as for compatible."""
+    """Compatible with itself: all products over one scope split it in one way (§2). Cost as above."""
     return _compatible("structured-decomposable", circuit, circuit)
 
 

@@ -59,12 +59,12 @@ def _are_declared_orthogonal(a: Input, b: Input) -> bool:
 
 
 def satisfies_u2(circuit: Circuit) -> Verdict:
-    """(U2): the inputs of every sum share no input layer over *some* variable of its scope. Cost O(layers²)."""
+    """(U2): the inputs of every sum share no input layer over *some* variable. Cost O(layers²)."""
     return _layers_apart(circuit, "U2", every_variable=False)
 
 
 def satisfies_u4(circuit: Circuit) -> Verdict:
-    """(U4): the inputs of every sum share no input layer over *any* variable of its scope. Cost O(layers²)."""
+    """(U4): the inputs of every sum share no input layer over *any* variable. Cost O(layers²)."""
     return _layers_apart(circuit, "U4", every_variable=True)
 
 

@@ -19,6 +19,7 @@ class Polar(StiefelOptimizer):
     is the true one. The default.
 
     Example:
+        >>> import torch
         >>> weight = torch.nn.Parameter(torch.eye(2, 4))
         >>> optimiser = Polar([{"params": [weight], "constrained": True}], lr=0.1)
         >>> (weight * torch.arange(8.0).reshape(2, 4)).sum().backward()

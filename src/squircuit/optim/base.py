@@ -96,7 +96,8 @@ class StiefelOptimizer(Optimizer):
             return  # a captured step cannot ask the host
         for number, group in enumerate(self.param_groups):
             for place, parameter in enumerate(group["params"]):
-                if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
+                # a sum of squares is finite only if all of them are (or overflows, which is as bad)
+                if parameter.grad is not None and not torch.isfinite(real_view(parameter.grad).norm()):
                     raise FloatingPointError(
                         f"the gradient of parameter {place} of group {number}, shape "
                         f"{tuple(parameter.shape)}, holds NaN or infinity; no weight was changed. "
@@ -124,13 +125,18 @@ def vector_adam(
     return average, g, (1 / ((1 - beta1**step) * (corrected + group["eps"]))).double()
 
 
+def real_view(value: Tensor) -> Tensor:
+    """(…, K2) complex as (…, 2·K2) real, no copy; torch's complex norms are slow."""
+    return torch.view_as_real(value.resolve_conj()).flatten(-2) if value.is_complex() else value
+
+
 def _momentum(weight: Tensor, gradient: Tensor, average: Tensor, beta: float) -> tuple[Grams, Tensor]:
     """m ← βm + (1−β)g in place; the Grams of X and m, and the squared norms of the rows of g, (S, K1, 1)."""
     if kernels.usable(weight):
         *products, squares = kernels.momentum_and_grams(weight, gradient, average, beta)
         return Grams(*(product.to(torch.complex128) for product in products)), squares.unsqueeze(2)
     average.lerp_(gradient, 1 - beta)
-    squares = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True).square()
+    squares = real_view(gradient).square().sum(dim=-1, keepdim=True)
     return Grams.of(weight, average), squares
 
 
@@ -139,7 +145,8 @@ def apply(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> None
     if kernels.usable(weight):
         kernels.combine(weight, momentum, alpha, beta)
         return
-    weight.copy_(torch.baddbmm(beta.to(weight.dtype) @ momentum, alpha.to(weight.dtype), weight))
+    moved = torch.bmm(beta.to(weight.dtype), momentum).baddbmm_(alpha.to(weight.dtype), weight)
+    weight.copy_(moved)
 
 
 def _adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:

@@ -31,9 +31,10 @@ class Grams:
 
     @classmethod
     def of(cls, x: Tensor, m: Tensor) -> Grams:
-        """The Grams of X and M, (S, K1, K2) each."""
-        wide = torch.complex128 if x.is_complex() else torch.float64
-        return cls(*(product.to(wide) for product in (x @ x.mH, x @ m.mH, m @ m.mH)))
+        """The Grams of X and M, (S, K1, K2) each: all blocks of Z Zᴴ with Z = [X; M]."""
+        rows = x.shape[1]
+        whole = _gram(torch.cat([x, m], dim=1))
+        return cls(whole[:, :rows, :rows], whole[:, :rows, rows:], whole[:, rows:, rows:])
 
     @property
     def identity(self) -> Tensor:
@@ -69,6 +70,16 @@ class Grams:
         """‖aX + bM‖_F of every matrix: (S, 1, 1)."""
         square = self.combined(a, b).diagonal(dim1=-2, dim2=-1).real.sum(dim=-1)
         return square.clamp_min(0).sqrt()[..., None, None]
+
+
+def _gram(z: Tensor) -> Tensor:
+    """Z Zᴴ, in double, from real products of the (re, im) pairs; torch would copy Z to conjugate it."""
+    if not z.is_complex():
+        return (z @ z.mT).double()
+    pairs = torch.view_as_real(z)
+    turned = torch.stack([pairs[..., 1], -pairs[..., 0]], dim=-1).flatten(2)  # −i z
+    flat = pairs.flatten(2)
+    return torch.complex((flat @ flat.mT).double(), (turned @ flat.mT).double())
 
 
 def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:

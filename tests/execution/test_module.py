@@ -182,3 +182,19 @@ def test_wrong_data_is_refused_before_anything_is_computed():
     x[0, 3] = 300
     with pytest.raises(sq.DataError, match="row 0, column 3"):
         model.log_prob(x)
+
+
+def test_a_model_counts_as_unitary_only_if_it_is_and_will_stay_so():
+    """Free weights that happen to be semi-unitary will not stay so; declared ones may not be so yet."""
+    declared = sq.build(sq.regions.linear(3), sq.Categorical(2), 2)
+    circuit = declared.initialise(seed=0)
+    assert sq.SquaredCircuit(declared).is_unitary
+    assert sq.SquaredCircuit(circuit).is_unitary
+    tripled = circuit.with_weights({n: 3 * v for n, v in circuit.weights.items()})
+    free = sq.networks.from_mps(sq.networks.left_canonical([torch.randn(1, 2, 3), torch.randn(3, 2, 1)])[0])
+    assert sq.is_unitary(free)
+    for other in (tripled, free):
+        model = sq.SquaredCircuit(other, dtype=torch.complex128)
+        assert not model.is_unitary
+        rows, _ = oracle.assignments(other, other.scope)
+        assert model.log_prob(rows).exp().sum().item() == pytest.approx(1)

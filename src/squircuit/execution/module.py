@@ -22,8 +22,9 @@ from squircuit.reference.inner_product import gram
 class SquaredCircuit(nn.Module):
     """p(x) = Σ_r π_r |c_r(x)|² / Z of a circuit, with the weights of equal layers stacked.
 
-    Where the circuit is unitary (by the declaration of its parameters) Z = 1 and is not computed. Otherwise
-    log Z is computed with every call, once a batch, by propagating Gram matrices.
+    Where the circuit is unitary, and its parameters are declared semi-unitary so that optimisers keep it so,
+    Z = 1 and is not computed. Otherwise log Z is computed with every call, once a batch, by propagating Gram
+    matrices.
 
     Args:
         circuit: with weights, or without: then they are drawn from ``seed``.
@@ -48,7 +49,7 @@ class SquaredCircuit(nn.Module):
             circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated
         )
         self.plan: Plan = make_plan(circuit)
-        self.is_unitary = bool(is_unitary(self._structure if circuit.has_weights else circuit))
+        self.is_unitary = _stays_unitary(circuit)
         self._network = Network(self.plan)
         real = dtype.to_real()
         self._is_complex = circuit.is_complex
@@ -196,6 +197,14 @@ class SquaredCircuit(nn.Module):
             entries = tuple(self._learnt[name][1] for name in names)
             values[role] = stack.index_select(0, self._network.index(entries, stack.device))
         return values
+
+
+def _stays_unitary(circuit: Circuit) -> bool:
+    """Z is and remains 1: weights are declared semi-unitary (or fixed), and those that are there are so."""
+    layers = [*circuit.inputs, *circuit.sums]
+    weights = [p for layer in layers for role, p in layer.named_parameters().items() if role == "weight"]
+    kept = all(w.constraint in (Constraint.SEMI_UNITARY, Constraint.FIXED) for w in weights)
+    return kept and bool(is_unitary(circuit))
 
 
 def _in_double(value: Tensor) -> Tensor:

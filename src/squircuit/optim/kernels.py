@@ -38,17 +38,14 @@ def momentum_and_grams(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """m ← βm + (1−β)g in place; returns XXᴴ, XMᴴ, MMᴴ (S, K1, K1) complex64 and ‖g‖² of the rows (S, K1)."""
     count, rows, columns = weight.shape
-    padded = max(4, triton.next_power_of_2(rows))
-    sums = torch.zeros(count, 4 * padded, 4 * padded, device=weight.device)
+    padded = max(8, triton.next_power_of_2(rows))
+    sums = torch.zeros(2, count, 2 * padded, 2 * padded, device=weight.device)
     norms = torch.zeros(count, padded, device=weight.device)
     x, g, m = (torch.view_as_real(t) for t in (weight, gradient.contiguous(), momentum))
     grid = (count, triton.cdiv(2 * columns, COLUMNS * CHUNK))
     _first[grid](x, g, m, sums, norms, rows, 2 * columns, beta, ROWS=padded, COLUMNS=COLUMNS, CHUNK=CHUNK)
-    # blocks of rows and columns: X, X turned, M, M turned
-    block = sums.reshape(count, 4, padded, 4, padded)[:, :, :rows, :, :rows]
-    pairs = ((0, 0), (0, 2), (2, 2))
-    xx, xm, mm = (torch.complex(block[:, a, :, b], block[:, a + 1, :, b]) for a, b in pairs)
-    return xx, xm, mm, norms[:, :rows]
+    whole = torch.complex(sums[0], sums[1]).reshape(count, 2, padded, 2, padded)[:, :, :rows, :, :rows]
+    return whole[:, 0, :, 0], whole[:, 0, :, 1], whole[:, 1, :, 1], norms[:, :rows]
 
 
 def combine(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> None:
@@ -83,31 +80,33 @@ if triton is not None:
         COLUMNS: tl.constexpr,
         CHUNK: tl.constexpr,
     ):
-        # one product Z Zᵀ of Z = [X; X turned; M; M turned] holds all Grams: a tile that tensor cores like
+        # Z Zᴴ of Z = [X; M] holds all Grams: Re from Z Zᵀ over the pairs, Im from Z' Zᵀ
         s = tl.program_id(0).to(tl.int64)
-        r = tl.arange(0, 4 * ROWS)
-        part, k = r // ROWS, r % ROWS
-        turned = (part % 2 == 1)[:, None]
-        of_m = (part >= 2)[:, None]
-        total = tl.zeros((4 * ROWS, 4 * ROWS), dtype=tl.float32)
-        square = tl.zeros((4 * ROWS,), dtype=tl.float32)
+        r = tl.arange(0, 2 * ROWS)
+        k = r % ROWS
+        of_m = (r >= ROWS)[:, None]
+        real = tl.zeros((2 * ROWS, 2 * ROWS), dtype=tl.float32)
+        imaginary = tl.zeros((2 * ROWS, 2 * ROWS), dtype=tl.float32)
+        square = tl.zeros((2 * ROWS,), dtype=tl.float32)
         for tile in range(CHUNK):
             column = (tl.program_id(1) * CHUNK + tile) * COLUMNS + tl.arange(0, COLUMNS)
-            even = (column % 2 == 0)[None, :]
             inside = (k[:, None] < rows) & (column[None, :] < columns)
-            here = s * rows * columns + k[:, None] * columns + column[None, :]
-            place = tl.where(turned, here + tl.where(even, 1, -1), here)
-            sign = tl.where(turned & (column % 2 == 1)[None, :], -1.0, 1.0)  # (re, im) turned is (im, −re)
+            place = s * rows * columns + k[:, None] * columns + column[None, :]
             new_g = tl.load(g + place, inside & of_m, 0.0)
             new_m = beta * tl.load(m + place, inside & of_m, 0.0) + (1 - beta) * new_g
-            z = sign * (new_m + tl.load(x + place, inside & ~of_m, 0.0))
-            tl.debug_barrier()  # every read of m is done before it is written
-            tl.store(m + here, z, inside & (part == 2)[:, None])
+            z = new_m + tl.load(x + place, inside & (r < ROWS)[:, None], 0.0)
+            tl.store(m + place, z, inside & of_m)
             square += tl.sum(new_g * new_g, axis=1)
-            total = tl.dot(z, tl.trans(z), total, input_precision="tf32x3")
-        width = 4 * ROWS
-        tl.atomic_add(sums + s * width * width + r[:, None] * width + r[None, :], total)
-        tl.atomic_add(norms + s * ROWS + k, square, part == 2)
+            re, im = tl.split(tl.reshape(z, (2 * ROWS, COLUMNS // 2, 2)))
+            turned = tl.reshape(tl.join(im, -re), (2 * ROWS, COLUMNS))
+            z_t = tl.trans(z)
+            real = tl.dot(z, z_t, real, input_precision="tf32x3")
+            imaginary = tl.dot(turned, z_t, imaginary, input_precision="tf32x3")
+        width = 2 * ROWS
+        target = sums + s * width * width + r[:, None] * width + r[None, :]
+        tl.atomic_add(target, real)
+        tl.atomic_add(target + tl.num_programs(0).to(tl.int64) * width * width, imaginary)
+        tl.atomic_add(norms + s * ROWS + k, square, r >= ROWS)
 
     @triton.jit
     def _second(x, m, factors, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):

@@ -61,12 +61,6 @@ def combine(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> No
 if triton is not None:
 
     @triton.jit
-    def _turned(base, place, column, inside):
-        """The pairs (re, im) as (im, −re): multiplied by −i."""
-        sign = tl.where(column % 2 == 0, 1.0, -1.0)
-        return tl.load(base + (place + tl.where(column % 2 == 0, 1, -1)), inside, 0.0) * sign
-
-    @triton.jit
     def _first(
         x,
         g,
@@ -115,15 +109,19 @@ if triton is not None:
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         inside = (k[:, None] < rows) & (column[None, :] < columns)
         place = s * rows * columns + k[:, None] * columns + column[None, :]
-        col = tl.broadcast_to(column[None, :], (ROWS, COLUMNS))
         small = (k[:, None] < rows) & (k[None, :] < rows)
         factor = factors + s * 4 * rows * rows + k[:, None] * rows + k[None, :]
         step = rows * rows
-        weight, momentum = tl.load(x + place, inside, 0.0), tl.load(m + place, inside, 0.0)
-        turned_x, turned_m = _turned(x, place, col, inside), _turned(m, place, col, inside)
-        out = tl.dot(tl.load(factor, small, 0.0), weight, input_precision="tf32x3")
-        out = tl.dot(tl.load(factor + step, small, 0.0), -turned_x, out, input_precision="tf32x3")
-        out = tl.dot(tl.load(factor + 2 * step, small, 0.0), momentum, out, input_precision="tf32x3")
-        out = tl.dot(tl.load(factor + 3 * step, small, 0.0), -turned_m, out, input_precision="tf32x3")
-        tl.debug_barrier()
-        tl.store(x + place, out, inside)
+        a_r, a_i = tl.load(factor, small, 0.0), tl.load(factor + step, small, 0.0)
+        b_r, b_i = tl.load(factor + 2 * step, small, 0.0), tl.load(factor + 3 * step, small, 0.0)
+        x_r, x_i = tl.split(tl.reshape(tl.load(x + place, inside, 0.0), (ROWS, COLUMNS // 2, 2)))
+        m_r, m_i = tl.split(tl.reshape(tl.load(m + place, inside, 0.0), (ROWS, COLUMNS // 2, 2)))
+        real = tl.dot(a_r, x_r, input_precision="tf32x3")
+        real = tl.dot(-a_i, x_i, real, input_precision="tf32x3")
+        real = tl.dot(b_r, m_r, real, input_precision="tf32x3")
+        real = tl.dot(-b_i, m_i, real, input_precision="tf32x3")
+        imaginary = tl.dot(a_r, x_i, input_precision="tf32x3")
+        imaginary = tl.dot(a_i, x_r, imaginary, input_precision="tf32x3")
+        imaginary = tl.dot(b_r, m_i, imaginary, input_precision="tf32x3")
+        imaginary = tl.dot(b_i, m_r, imaginary, input_precision="tf32x3")
+        tl.store(x + place, tl.reshape(tl.join(real, imaginary), (ROWS, COLUMNS)), inside)

@@ -184,6 +184,11 @@ def test_wrong_data_is_refused_before_anything_is_computed():
         model.log_prob(x)
 
 
+def test_what_is_no_circuit_is_refused():
+    with pytest.raises(sq.ParameterError, match="needs a Circuit"):
+        sq.SquaredCircuit(3)
+
+
 def test_a_model_counts_as_unitary_only_if_it_is_and_will_stay_so():
     """Free weights that happen to be semi-unitary will not stay so; declared ones may not be so yet."""
     declared = sq.build(sq.regions.linear(3), sq.Categorical(2), 2)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from squircuit.circuits import Circuit, Constraint
+from squircuit.errors import ParameterError
 from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation, has_cross_terms
@@ -44,6 +45,8 @@ class SquaredCircuit(nn.Module):
 
     def __init__(self, circuit: Circuit, seed: int = 0, dtype: torch.dtype = torch.complex64) -> None:
         super().__init__()
+        if not isinstance(circuit, Circuit):
+            raise ParameterError(f"SquaredCircuit needs a Circuit, e.g. of squircuit.build, got {circuit!r}")
         structure = circuit if circuit.has_weights else circuit.initialise(seed)
         self._structure = Circuit(
             circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated

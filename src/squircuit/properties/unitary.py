@@ -35,10 +35,16 @@ def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
         elif not (_is_declared_orthonormal(a) if a is b else _are_declared_orthogonal(a, b)):
             reason = f"its functions are not declared {what}, and have no weights yet"
             doubts.append(Verdict("U1", None, reason, circuit.where(a)))
-    if doubts:
-        return doubts[0]
+    return (
+        doubts[0]
+        if doubts
+        else _holds("U1", "input layers are orthonormal and mutually orthogonal", circuit, limit)
+    )
+
+
+def _holds(name: str, reason: str, circuit: Circuit, limit: float) -> Verdict:
     how = f"(tolerance {limit:.2g})" if circuit.has_weights else "(declared)"
-    return Verdict("U1", True, f"input layers are orthonormal and mutually orthogonal {how}")
+    return Verdict(name, True, f"{reason} {how}")
 
 
 def _has_values(circuit: Circuit, layer: Input | Sum) -> bool:
@@ -110,10 +116,7 @@ def satisfies_u3(circuit: Circuit, tolerance: float | None = None) -> Verdict:
         elif layer.weight.constraint is not Constraint.SEMI_UNITARY:
             reason = f"its weight is declared {layer.weight.constraint}, and has no value yet"
             doubts.append(Verdict("U3", None, reason, circuit.where(layer)))
-    if doubts:
-        return doubts[0]
-    how = f"(tolerance {limit:.2g})" if circuit.has_weights else "(declared)"
-    return Verdict("U3", True, f"sum weights are semi-unitary {how}")
+    return doubts[0] if doubts else _holds("U3", "sum weights are semi-unitary", circuit, limit)
 
 
 def _distance_from_identity(circuit: Circuit, layer: Sum) -> float:

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.execution import weighted_product
+from squircuit.execution import planar, weighted_product
 from squircuit.execution.graph import CapturedStep
-from squircuit.execution.kernels import rows
+from squircuit.execution.inputs import lookup
+from squircuit.execution.kernels import products, rows
+from squircuit.execution.scaled import normalise
 from squircuit.optim import Polar, kernels
 from squircuit.optim.gram import Grams
 
@@ -34,21 +36,74 @@ def test_the_kernels_of_the_contraction_agree_with_plain_torch(shape):
 
 
 @needs_gpu
+@pytest.mark.parametrize("kind", ["kronecker", "hadamard"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("batch", [1, 33, 256])
+def test_the_kernels_of_products_agree_with_plain_torch(kind, count, batch):
+    count = min(count, 2) if kind == "kronecker" else count
+    widths = [5, 7] if kind == "kronecker" else [6] * 4
+    factors = [torch.randn(3, widths[i], 2, batch) for i in range(count)]
+    on_gpu = [factor.cuda() for factor in factors]
+    assert products.usable(kind, on_gpu)
+    plain = planar.kronecker(factors) if kind == "kronecker" else planar.hadamard(factors)
+    assert close(products.product(kind, on_gpu, expand=False), plain)
+    assert close(products.product(kind, on_gpu, expand=True), planar.expanded(plain))
+    folded = torch.randn(3, 2 * plain.shape[1], 2 * batch)
+    for gradient in (folded, planar.contracted(folded, 2)):
+        expected, found = ([torch.empty_like(f) for f in each] for each in (factors, on_gpu))
+        weighted_product.product_gradients(kind, factors, gradient, expected)
+        products.gradients(kind, on_gpu, gradient.cuda(), found)
+        assert all(close(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", [(3, 5, 2, 100), (1, 1, 2, 1), (4, 64, 2, 256)])
+def test_the_kernel_of_normalisation_agrees_with_plain_torch(shape):
+    out, scales = torch.randn(shape), [torch.randn(shape[0], shape[3]) for _ in range(4)]
+    out[0, :, :, 0] = 0
+    results = []
+    for device in ("cpu", "cuda"):
+        values, scale = torch.empty(shape, device=device), torch.empty(shape[0], shape[3], device=device)
+        inverse = normalise(out.to(device), [s.to(device) for s in scales], values, scale)
+        results.append((values, scale, inverse))
+    assert results[1][1][0, 0] == -torch.inf
+    results[0][1][0, 0] = results[1][1][0, 0] = 0
+    assert all(close(b, a) for a, b in zip(*results, strict=True))
+
+
+@needs_gpu
+@pytest.mark.parametrize("tables", [1, 3])
+@pytest.mark.parametrize("units", [1, 5, 40])
+def test_the_kernels_of_the_lookup_agree_with_plain_torch(tables, units):
+    table = torch.randn(tables, units, 70, dtype=torch.complex64)
+    x, g = torch.randint(70, (3, 50)), torch.randn(3, units, 2, 50)
+    found = []
+    for device in ("cpu", "cuda"):
+        leaf = table.detach().to(device, copy=True).requires_grad_()
+        out = lookup(leaf, x.to(device))
+        (out * g.to(device)).sum().backward()
+        found.append((out.detach(), torch.view_as_real(leaf.grad)))
+    assert all(close(b, a) for a, b in zip(*found, strict=True))
+
+
+@needs_gpu
 @pytest.mark.parametrize(
-    "shape", [(3, 8, 4096), (2, 16, 65536), (5, 4, 256), (2, 3, 7), (1, 1, 4096), (2, 5, 300)]
+    "shape", [(3, 8, 4096), (2, 15, 65536), (5, 4, 256), (2, 3, 7), (1, 1, 4096), (2, 5, 300)]
 )
 def test_the_kernels_of_the_optimiser_agree_with_plain_torch(shape):
     x, g, m = (torch.randn(shape, dtype=torch.complex64) / shape[-1] ** 0.5 for _ in range(3))
     alpha, beta = (torch.randn(shape[0], shape[1], shape[1], dtype=torch.complex64) for _ in range(2))
     gx, gg, gm = x.cuda(), g.cuda(), m.cuda()
-    *products, squares = kernels.momentum_and_grams(gx, gg, gm, 0.9)
+    sums = kernels.Sums(shape[0] + 1, shape[1] + 1, gx.device)  # the matrices of another parameter come first
+    kernels.momentum_and_grams(gx, gg, gm, 0.9, 0.1, sums, start=1)
+    *products, squares = (part[1:, : shape[1], : shape[1]] for part in sums.grams())
     average = m.lerp(g, 0.1)
     assert close(gm, average)
     plain = Grams.of(x.to(torch.complex128), average.to(torch.complex128))
     for found, expected in zip(products, (plain.xx, plain.xm, plain.mm), strict=True):
         assert close(found, expected)
-    assert close(squares, g.abs().square().sum(dim=2))
-    kernels.combine(gx, gm, alpha.cuda(), beta.cuda())
+    assert close(squares.squeeze(2), g.abs().square().sum(dim=2))
+    kernels.combine(gx, gm, kernels.factors(alpha.cuda(), beta.cuda()), start=0)
     assert close(gx, alpha @ x + beta @ average)
 
 

@@ -39,7 +39,7 @@ def test_directions_are_tangent_whatever_the_scale_of_their_rows(metric, rows):
     x, m = semi_unitary(3, 4, 9), torch.randn(3, 4, 9, dtype=torch.complex128)
     g = Grams.of(x, m)
     a, b = g.scaled(*getattr(g, metric)(), 0.1 + torch.rand(3, rows, 1, dtype=torch.float64))
-    r = a @ x + b @ m
+    r = a @ x + (b * m if b.shape[-1] == 1 else b @ m)
     assert (r @ x.mH + x @ r.mH).abs().max() < 1e-12
 
 
@@ -52,9 +52,18 @@ def test_the_gram_of_a_combination_needs_only_the_small_matrices():
     assert torch.allclose(g.norm(a, b).flatten(), torch.linalg.matrix_norm(whole))
 
 
+def test_the_gram_along_a_line_is_quadratic_in_the_step():
+    x, m = (torch.randn(2, 3, 7, dtype=torch.complex128) for _ in range(2))
+    a, b = torch.randn(2, 3, 3, dtype=torch.complex128), torch.rand(2, 3, 1, dtype=torch.complex128)
+    g = Grams.of(x, m)
+    slope, square = g.line(a, b)
+    y = x - 0.3 * (a @ x + b * m)
+    assert torch.allclose(g.xx - 0.3 * slope + 0.09 * square, y @ y.mH)
+
+
 def test_newton_schulz_gives_the_inverse_square_root():
     y = semi_unitary(5, 4, 8) + 0.1 * torch.randn(5, 4, 8, dtype=torch.complex128)
-    root = inverse_square_root(y @ y.mH)
+    root = inverse_square_root(y @ y.mH, steps=8)
     assert optim.distance(root @ y).max() < 1e-12
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from squircuit.execution import planar
+from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
 from squircuit.families import Categorical
 
@@ -29,15 +31,17 @@ def evaluate_inputs(
     """
     rows = None if weight is None else weight[:, group.first_row : group.first_row + group.units]
     if isinstance(group.family, Categorical) and rows is not None:
-        return _lookup(rows.to(dtype), x.long())
+        return lookup(rows.to(dtype), x.long())
     functions = _functions(group, x, values).to(dtype)  # (F, B, n)
     if rows is not None:
         functions = functions @ rows.to(dtype).mT
     return planar.planes(functions.mT)
 
 
-def _lookup(table: Tensor, x: Tensor) -> Tensor:
+def lookup(table: Tensor, x: Tensor) -> Tensor:
     """Columns x of the tables: (F or 1, K, V), (F, B) → (F, K, 2 or 1, B)."""
+    if kernel.usable(table):
+        return _Lookup.apply(table, x)  # type: ignore[no-untyped-call,no-any-return]
     parts = torch.view_as_real(table) if table.is_complex() else table.unsqueeze(3)  # (F or 1, K, V, 2 or 1)
     folds, (units, count) = len(x), (parts.shape[1], parts.shape[3])
     if len(parts) == 1:  # one table for all layers: its gradient is summed without a copy for each
@@ -45,6 +49,22 @@ def _lookup(table: Tensor, x: Tensor) -> Tensor:
         return found.permute(1, 0, 3, 2)
     index = x[:, None, :, None].expand(-1, units, -1, count)
     return parts.gather(2, index).transpose(2, 3)
+
+
+class _Lookup(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.tables, ctx.values = len(table), table.shape[2]
+        return kernel.gather(table, x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        if ctx.tables == 1 and len(x) > 1:  # all folds are samples of one table
+            gradient = gradient.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
+            x = x.reshape(1, -1)
+        return kernel.scatter(gradient.contiguous(), x, ctx.values), None
 
 
 def _functions(group: InputGroup, x: Tensor, values: Mapping[str, Tensor]) -> Tensor:

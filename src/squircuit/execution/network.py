@@ -7,7 +7,7 @@ it cancels in log p = 2s + log Σ_r π_r |v_r|². An output that is exactly zero
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from squircuit.execution import planar, weighted_product
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
+from squircuit.execution.scaled import normalise
 
 
 @final
@@ -32,6 +33,13 @@ class Network:
         self.plan = plan
         self.tf32 = tf32
         self._indices: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+        self._reads = _count_reads(plan)
+        self._added = {
+            width
+            for branch in plan.branches
+            for width, slots in zip(branch.widths, branch.reads, strict=True)
+            if not self.is_direct(width, slots)
+        } | {width for width, place in plan.roots if self._reads[width][place] > 1}
 
     def __call__(self, inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The root units.
@@ -57,6 +65,14 @@ class Network:
         if isinstance(slots, range):
             return pool[slots.start : slots.stop]
         return pool.index_select(0, self.index(slots, pool.device))
+
+    def gradient_pools(self, values: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Room for the gradient of every layer; zero where gradients will be added, not written."""
+        return {k: (torch.zeros_like if k in self._added else torch.empty_like)(v) for k, v in values.items()}
+
+    def is_direct(self, width: int, slots: Slots) -> bool:
+        """The places are a stretch with no other reader, so gradients are written there at once."""
+        return isinstance(slots, range) and all(self._reads[width][place] == 1 for place in slots)
 
     def add(self, pool: Tensor, slots: Slots, values: Tensor) -> None:
         """Add to places of a pool."""
@@ -84,6 +100,18 @@ class _State:
     factors: dict[Branch, Tensor] = field(default_factory=dict)  # exp(s_i − s), (F, B)
 
 
+def _count_reads(plan: Plan) -> dict[int, list[int]]:
+    """How often each place of each pool is read, by layers or as a root."""
+    counts = {width: [0] * size for width, size in plan.pools.items()}
+    for width, place in plan.roots:
+        counts[width][place] += 1
+    for branch in plan.branches:
+        for width, slots in zip(branch.widths, branch.reads, strict=True):
+            for place in slots:
+                counts[width][place] += 1
+    return counts
+
+
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, network: Network, count: int, *tensors: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,19 +126,20 @@ class _Run(torch.autograd.Function):
         state = _pools(network.plan, inputs[0])
         pending = list(inputs)
         for group in network.plan.groups:
+            scales: list[Tensor] = []
             if isinstance(group, InputGroup):
-                out, scale = pending.pop(0), None
+                out = pending.pop(0)
             elif isinstance(group, SumGroup):
-                out, scale = _sum(network, state, group, weights)
+                out, scales = _sum(network, state, group, weights)
             else:
-                out, scale = _product(network, state, group)
-            _store(state, group, out, scale)
+                out, scales = _product(network, state, group)
+            _store(state, group, out, scales)
         ctx.network, ctx.count, ctx.state, ctx.weights = network, count, state, weights
         roots = network.plan.roots
         values = torch.cat([state.values[k][i] for k, i in roots])
-        scales = torch.cat([state.scales[k][i].expand(k, -1) for k, i in roots])
-        ctx.mark_non_differentiable(scales)
-        return values, scales
+        log_scales = torch.cat([state.scales[k][i].expand(k, -1) for k, i in roots])
+        ctx.mark_non_differentiable(log_scales)
+        return values, log_scales
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
@@ -120,12 +149,16 @@ class _Run(torch.autograd.Function):
     @staticmethod
     def _backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         network, state, weights = ctx.network, ctx.state, ctx.weights
-        pools = {k: torch.zeros_like(pool) for k, pool in state.values.items()}
+        pools = network.gradient_pools(state.values)
         start = 0
         for width, place in network.plan.roots:
-            pools[width][place] += gradient[start : start + width]
+            part = gradient[start : start + width]
+            if network.is_direct(width, range(place, place + 1)):
+                pools[width][place] = part
+            else:
+                pools[width][place] += part
             start += width
-        totals = [torch.zeros_like(w) for w in weights]
+        totals: list[Tensor | None] = [None] * len(weights)
         inputs: list[Tensor] = []
         for group in reversed(network.plan.groups):
             g = pools[group.units][group.writes.start : group.writes.stop] * state.inverse_norms[group]
@@ -158,43 +191,38 @@ def _pools(plan: Plan, like: Tensor) -> _State:
     return state
 
 
-def _store(state: _State, group: Group, out: Tensor, scale: Tensor | None) -> None:
+def _store(state: _State, group: Group, out: Tensor, scales: list[Tensor]) -> None:
     """Normalise the outputs of a group and write them to its places."""
-    norm = torch.linalg.vector_norm(out, dim=(1, 2), keepdim=True)  # (F, 1, 1, B)
-    inverse = torch.where(norm > 0, 1 / norm, 0.0)
     stretch = slice(group.writes.start, group.writes.stop)
-    torch.mul(out, inverse, out=state.values[group.units][stretch])
-    log_norm = norm[:, 0, 0].log()
-    state.scales[group.units][stretch] = log_norm if scale is None else log_norm + scale
-    state.inverse_norms[group] = inverse
+    values, scale = state.values[group.units][stretch], state.scales[group.units][stretch]
+    state.inverse_norms[group] = normalise(out, scales, values, scale)
 
 
-def _read(network: Network, state: _State, branch: Branch) -> tuple[list[Tensor], Tensor]:
-    """The factors of a branch and the sum of their log-scales."""
+def _read(network: Network, state: _State, branch: Branch) -> tuple[list[Tensor], list[Tensor]]:
+    """The factors of a branch and their log-scales."""
     reads = list(zip(branch.widths, branch.reads, strict=True))
     factors = [network.read(state.values[k], slots) for k, slots in reads]
-    scales = [network.read(state.scales[k], slots) for k, slots in reads]
-    return factors, torch.stack(scales).sum(dim=0) if len(scales) > 1 else scales[0]
+    return factors, [network.read(state.scales[k], slots) for k, slots in reads]
 
 
 def _sum(
     network: Network, state: _State, group: SumGroup, weights: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, list[Tensor]]:
     weight = network.weight(weights, group.weight)
     outs, scales = [], []
     for branch in group.branches:
-        factors, scale = _read(network, state, branch)
+        factors, each = _read(network, state, branch)
         out, state.saved[branch] = weighted_product.forward(branch.kind, _columns(weight, branch), factors)
         outs.append(out)
-        scales.append(scale)
+        scales.append(each)
     if len(outs) == 1:
         return outs[0], scales[0]
-    return _combined(state, group, outs, scales)
+    return _combined(state, group, outs, [torch.stack(each).sum(dim=0) for each in scales])
 
 
 def _combined(
     state: _State, group: SumGroup, outs: list[Tensor], scales: list[Tensor]
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, list[Tensor]]:
     """Σ_i v_i exp(s_i − s) with s the largest scale: branches of a sum differ by any factor."""
     largest = torch.stack(scales).amax(dim=0)
     total = torch.zeros_like(outs[0])
@@ -202,7 +230,7 @@ def _combined(
         factor = torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())
         state.factors[branch] = factor
         total += out * factor[:, None, None]
-    return total, largest
+    return total, [largest]
 
 
 def _columns(weight: Tensor, branch: Branch) -> Tensor:
@@ -212,10 +240,10 @@ def _columns(weight: Tensor, branch: Branch) -> Tensor:
     return planar.pairs(part)
 
 
-def _product(network: Network, state: _State, group: ProductGroup) -> tuple[Tensor, Tensor]:
-    factors, scale = _read(network, state, group.branch)
+def _product(network: Network, state: _State, group: ProductGroup) -> tuple[Tensor, list[Tensor]]:
+    factors, scales = _read(network, state, group.branch)
     combine = planar.hadamard if group.branch.kind == "hadamard" else planar.kronecker
-    return combine(factors), scale
+    return combine(factors), scales
 
 
 def _sum_backward(
@@ -224,7 +252,7 @@ def _sum_backward(
     group: SumGroup,
     weights: Sequence[Tensor],
     gradient: Tensor,
-    totals: list[Tensor],
+    totals: list[Tensor | None],
     pools: dict[int, Tensor],
 ) -> None:
     weight = network.weight(weights, group.weight)
@@ -232,14 +260,32 @@ def _sum_backward(
         g = gradient
         if len(group.branches) > 1:
             g = gradient * state.factors[branch][:, None, None]
+        part, stack = _columns(weight, branch), group.weight.stack
+        total = totals[stack]
         whole = len(group.branches) == 1 and (group.weight.index is None or group.weight.is_tied)
-        part = _columns(weight, branch)
-        total = _columns(totals[group.weight.stack], branch) if whole else torch.zeros_like(part)
-        gradients = weighted_product.backward(branch.kind, part, state.saved[branch], g, total)
+        fresh = total is None or not whole
+        if total is None:
+            total = totals[stack] = (torch.empty_like if whole else torch.zeros_like)(weights[stack])
+        into = _columns(total, branch) if whole else torch.empty_like(part)
+        with _targets(network, branch, pools) as targets:
+            weighted_product.backward(branch.kind, part, state.saved[branch], g, targets, into, fresh)
         if not whole:
-            _add_columns(network, totals[group.weight.stack], group.weight, branch, total)
-        for width, slots, each in zip(branch.widths, branch.reads, gradients, strict=True):
-            network.add(pools[width], slots, each)
+            _add_columns(network, total, group.weight, branch, into)
+
+
+@contextmanager
+def _targets(network: Network, branch: Branch, pools: dict[int, Tensor]) -> Iterator[list[Tensor]]:
+    """Where the gradients of a branch's factors go: their places, or room that is then added to them."""
+    reads = list(zip(branch.widths, branch.reads, strict=True))
+    direct = [network.is_direct(width, slots) for width, slots in reads]
+    targets = [
+        network.read(pools[width], slots) if at_once else torch.empty_like(network.read(pools[width], slots))
+        for at_once, (width, slots) in zip(direct, reads, strict=True)
+    ]
+    yield targets
+    for at_once, target, (width, slots) in zip(direct, targets, reads, strict=True):
+        if not at_once:
+            network.add(pools[width], slots, target)
 
 
 def _add_columns(network: Network, total: Tensor, use: Use, branch: Branch, part: Tensor) -> None:
@@ -258,6 +304,5 @@ def _product_backward(
 ) -> None:
     branch = group.branch
     factors, _ = _read(network, state, branch)
-    gradients = weighted_product.product_gradients(factors, gradient, hadamard=branch.kind == "hadamard")
-    for width, slots, each in zip(branch.widths, branch.reads, gradients, strict=True):
-        network.add(pools[width], slots, each)
+    with _targets(network, branch, pools) as targets:
+        weighted_product.product_gradients(branch.kind, factors, gradient.contiguous(), targets)

@@ -125,6 +125,11 @@ class Plan:
     stacks: tuple[Stack, ...]
     roots: tuple[tuple[int, int], ...]  #: width and place of every root layer
 
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """The inputs of all sums and products."""
+        return tuple(branch for group in self.groups for branch in _branches(group))
+
     def __str__(self) -> str:
         rows = [
             (
@@ -139,10 +144,16 @@ class Plan:
         return table(("group", "folds", "units", "reads", "how", "weight"), rows, right={1, 2})
 
 
+def _branches(group: Group) -> tuple[Branch, ...]:
+    if isinstance(group, InputGroup):
+        return ()
+    return group.branches if isinstance(group, SumGroup) else (group.branch,)
+
+
 def _inputs(group: Group) -> tuple[str, str]:
     if isinstance(group, InputGroup):
         return type(group.family).__name__, f"rows {group.first_row} to {group.first_row + group.units - 1}"
-    branches = group.branches if isinstance(group, SumGroup) else (group.branch,)
+    branches = _branches(group)
     reads = " + ".join(f"{b.kind} " + "×".join(map(str, b.widths)) for b in branches)
     scattered = any(not isinstance(slots, range) for b in branches for slots in b.reads)
     return reads, "by index" if scattered else "in place"

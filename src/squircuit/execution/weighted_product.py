@@ -15,27 +15,27 @@ import torch
 from torch import Tensor
 
 from squircuit.execution import planar
-from squircuit.execution.kernels import rows
+from squircuit.execution.kernels import products, rows
 
 
 @final
 @dataclass(frozen=True)
 class Saved:
-    """What the backward pass of one weighted product needs."""
+    """What the backward pass of one weighted product needs; products of factors are made again there."""
 
     factors: list[Tensor]
-    left: Tensor | None  # a, (F, I, 2, B)
-    right: Tensor  # b, (F, J, 2, B)
     product: Tensor | None  # T, (F, K, I, 2, B)
 
 
-def split_point(widths: tuple[int, ...]) -> int:
+def split_point(kind: str, count: int) -> int:
     """How many factors go into a: half of them, so that a and b are about equally long.
 
-    >>> [split_point((8,) * n) for n in (1, 2, 3, 4, 5)]
+    >>> [split_point("kronecker", n) for n in (1, 2, 3, 4, 5)]
     [0, 1, 1, 2, 2]
+    >>> split_point("hadamard", 4)
+    0
     """
-    return len(widths) // 2
+    return count // 2 if kind == "kronecker" else 0
 
 
 def forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, Saved]:
@@ -49,41 +49,60 @@ def forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, S
     Returns:
         (F, K, 2 or 1, B), and what the backward pass needs.
     """
-    half = split_point(tuple(f.shape[1] for f in factors)) if kind == "kronecker" else 0
-    left = planar.kronecker(factors[:half]) if half else None
-    right = planar.hadamard(factors) if kind == "hadamard" else planar.kronecker(factors[half:])
-    folds, _, count, batch = right.shape
-    height = weight.shape[1] * (1 if left is None else left.shape[1])  # K·I
-    product = _matmul(weight.reshape(len(weight), height, -1), planar.expanded(right))
-    product = product.reshape(folds, height, count, batch)
-    if left is None:
-        return product, Saved(factors, None, right, None)
-    product = product.reshape(folds, weight.shape[1], left.shape[1], count, batch)
-    return reduce_rows(product, left), Saved(factors, left, right, product)
+    half = split_point(kind, len(factors))
+    folds, _, count, batch = factors[0].shape
+    right = _expanded(kind, factors[half:])
+    height = weight.shape[1] * weight.shape[2] // right.shape[1]  # K·I
+    product = _matmul(weight.reshape(len(weight), height, -1), right)
+    if not half:
+        return product.reshape(folds, height, count, batch), Saved(factors, None)
+    product = product.reshape(folds, weight.shape[1], height // weight.shape[1], count, batch)
+    return reduce_rows(product, _product(kind, factors[:half])), Saved(factors, product)
 
 
 def backward(
-    kind: str, weight: Tensor, saved: Saved, gradient: Tensor, weight_gradient: Tensor
-) -> list[Tensor]:
-    """Gradients of the factors; that of the weight is added into ``weight_gradient``.
+    kind: str,
+    weight: Tensor,
+    saved: Saved,
+    gradient: Tensor,
+    targets: list[Tensor],
+    total: Tensor,
+    fresh: bool,
+) -> None:
+    """The gradients of the factors and of the weight.
 
     Args:
         gradient: g of the output, (F, K, 2 or 1, B).
-        weight_gradient: like the weight, zero or the sum so far.
+        targets: where the gradients of the factors are written.
+        total: where that of the weight is written, or added unless ``fresh``.
     """
-    folds, _, count, batch = saved.right.shape
-    left_gradient, outer = None, gradient
-    if saved.left is not None and saved.product is not None:
-        left_gradient, outer = spread_rows(saved.product, saved.left, gradient)
-    outer = outer.reshape(folds, -1, count * batch)  # P, (F, K·I, 2B)
-    shaped = weight.reshape(len(weight), outer.shape[1], -1)
-    _accumulate(weight_gradient.view_as(shaped), outer, planar.expanded(saved.right))
-    right_gradient = planar.contracted(_matmul(shaped.mT, outer), count)
-    if kind == "hadamard":
-        return product_gradients(saved.factors, right_gradient, hadamard=True)
-    half = 0 if left_gradient is None else split_point(tuple(f.shape[1] for f in saved.factors))
-    left = [] if left_gradient is None else product_gradients(saved.factors[:half], left_gradient)
-    return left + product_gradients(saved.factors[half:], right_gradient)
+    half = split_point(kind, len(saved.factors))
+    folds, _, count, batch = saved.factors[0].shape
+    outer, height = gradient, weight.shape[1]  # P and K·I
+    if saved.product is not None:
+        left = _product(kind, saved.factors[:half])
+        left_gradient, outer = spread_rows(saved.product, left, gradient)
+        product_gradients(kind, saved.factors[:half], left_gradient, targets[:half])
+        height *= left.shape[1]
+    outer = outer.reshape(folds, height, count * batch)
+    shaped = weight.reshape(len(weight), height, -1)
+    _accumulate(total.view_as(shaped), outer, _expanded(kind, saved.factors[half:]), fresh)
+    right_gradient = _matmul(shaped.mT, outer)
+    product_gradients(kind, saved.factors[half:], right_gradient, targets[half:])
+
+
+def _product(kind: str, factors: list[Tensor]) -> Tensor:
+    """The product of factors as planes: (F, K, 2 or 1, B)."""
+    if len(factors) > 1 and products.usable(kind, factors):
+        return products.product(kind, factors, expand=False)
+    return planar.hadamard(factors) if kind == "hadamard" else planar.kronecker(factors)
+
+
+def _expanded(kind: str, factors: list[Tensor]) -> Tensor:
+    """E of the product of factors: (F, 2K, 2B), or (F, K, B) if real."""
+    if products.usable(kind, factors):
+        return products.product(kind, factors, expand=True)
+    return planar.expanded(_product(kind, factors))
 
 
 def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
@@ -112,22 +131,37 @@ def _matmul(weight: Tensor, right: Tensor) -> Tensor:
     return torch.bmm(weight.expand(len(right), -1, -1), right)
 
 
-def _accumulate(total: Tensor, outer: Tensor, right: Tensor) -> None:
-    """total += P E(b)ᵀ, summed over the folds if they share one matrix (without making F copies)."""
-    if len(total) == len(outer):
+def _accumulate(total: Tensor, outer: Tensor, right: Tensor, fresh: bool) -> None:
+    """total (+)= P E(b)ᵀ, summed over the folds if they share one matrix (without making F copies)."""
+    if len(total) < len(outer):
+        outer, right = (part.transpose(0, 1).flatten(1).unsqueeze(0) for part in (outer, right))
+    if fresh:
+        torch.bmm(outer, right.mT, out=total)
+    else:
         total.baddbmm_(outer, right.mT)
+
+
+def product_gradients(kind: str, factors: list[Tensor], gradient: Tensor, targets: list[Tensor]) -> None:
+    """Gradients of the factors of a product: g times the conjugates of the others, written to ``targets``.
+
+    Args:
+        gradient: planes (F, K, 2 or 1, B), or U (F, 2K, 2B) as ``planar.contracted`` takes it.
+    """
+    if products.usable(kind, factors) and all(target.is_contiguous() for target in targets):
+        products.gradients(kind, factors, gradient, targets)
         return
-    joined, columns = outer.transpose(0, 1).flatten(1), right.transpose(0, 1).flatten(1)
-    total[0].addmm_(joined, columns.T)
+    if gradient.ndim == 3:
+        gradient = planar.contracted(gradient, factors[0].shape[2])
+    for target, found in zip(targets, _gradients(kind, factors, gradient), strict=True):
+        target.copy_(found)
 
 
-def product_gradients(factors: list[Tensor], gradient: Tensor, hadamard: bool = False) -> list[Tensor]:
-    """Gradients of the factors of a product: g times the conjugates of the others."""
+def _gradients(kind: str, factors: list[Tensor], gradient: Tensor) -> list[Tensor]:
     if len(factors) == 1:
         return [gradient]
     half = len(factors) // 2
     parts = [factors[:half], factors[half:]]
-    if hadamard:
+    if kind == "hadamard":
         values = [planar.hadamard(part) for part in parts]
         left, right = (planar.multiply_conjugate(gradient, v) for v in reversed(values))
     else:
@@ -135,4 +169,4 @@ def product_gradients(factors: list[Tensor], gradient: Tensor, hadamard: bool = 
         g = gradient.reshape(len(gradient), values[0].shape[1], values[1].shape[1], *gradient.shape[2:])
         left = planar.multiply_conjugate(g, values[1].unsqueeze(1)).sum(dim=2)
         right = planar.multiply_conjugate(g, values[0].unsqueeze(2)).sum(dim=1)
-    return product_gradients(parts[0], left, hadamard) + product_gradients(parts[1], right, hadamard)
+    return _gradients(kind, parts[0], left) + _gradients(kind, parts[1], right)

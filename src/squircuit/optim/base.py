@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.optim import Optimizer
 
 from squircuit.circuits import Constraint
 from squircuit.errors import ParameterError
-from squircuit.optim import kernels
+from squircuit.optim.bundle import Bundle, bundles, real_view
 from squircuit.optim.gram import Grams
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
@@ -72,84 +74,88 @@ class StiefelOptimizer(Optimizer):
                 loss = closure()
         self._require_finite()
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["step"] = torch.zeros((), device=parameter.device)
-                state["step"] += 1
-                if group["constrained"]:
-                    shape = parameter.shape if parameter.ndim > 2 else (1, *parameter.shape)
-                    weight, gradient = parameter.view(shape), parameter.grad.reshape(shape)
-                    self.update(weight, gradient, state, group)
-                else:
-                    _adam(parameter, parameter.grad, state, group)
+            parameters = [p for p in group["params"] if p.grad is not None]
+            self._count(parameters)
+            if group["constrained"]:
+                for bundle in bundles(self._stacked(p) for p in parameters):
+                    self.update(bundle, group)
+            else:
+                for parameter in parameters:
+                    adam(parameter, parameter.grad, self.state[parameter], group)
         return loss
 
+    def _count(self, parameters: list[Tensor]) -> None:
+        """One more step for each parameter, counted on its device."""
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter]["step"] = torch.zeros((), device=parameter.device)
+        if parameters:
+            torch._foreach_add_([self.state[p]["step"] for p in parameters], 1)
+
+    def _stacked(self, parameter: Tensor) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """A parameter as a stack of matrices (S, K1, K2), its gradient and its state."""
+        assert parameter.grad is not None
+        shape = parameter.shape if parameter.ndim == 3 else (-1, *parameter.shape[-2:])
+        return parameter.view(shape), parameter.grad.reshape(shape), self.state[parameter]
+
     @abstractmethod
-    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Change semi-unitary weights (S, K1, K2) in place."""
+    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
+        """Change semi-unitary weights in place."""
 
     def _require_finite(self) -> None:
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             return  # a captured step cannot ask the host
+        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        # a norm is finite only if all entries are (or it overflows, which is as bad)
+        norms = torch._foreach_norm([real_view(p.grad) for p in parameters if p.grad is not None])
+        sizes = torch.stack([norm.to(parameters[0].device) for norm in norms]).tolist() if norms else []
+        for parameter, size in zip(parameters, sizes, strict=True):
+            if not math.isfinite(size):
+                raise FloatingPointError(
+                    f"the gradient of {self._place(parameter)}, shape {tuple(parameter.shape)}, holds NaN or "
+                    "infinity; no weight was changed. Lower the learning rate or look at the data"
+                )
+
+    def _place(self, parameter: Tensor) -> str:
         for number, group in enumerate(self.param_groups):
-            for place, parameter in enumerate(group["params"]):
-                # a sum of squares is finite only if all of them are (or overflows, which is as bad)
-                if parameter.grad is not None and not torch.isfinite(real_view(parameter.grad).norm()):
-                    raise FloatingPointError(
-                        f"the gradient of parameter {place} of group {number}, shape "
-                        f"{tuple(parameter.shape)}, holds NaN or infinity; no weight was changed. "
-                        "Lower the learning rate or look at the data"
-                    )
+            for place, other in enumerate(group["params"]):
+                if other is parameter:
+                    return f"parameter {place} of group {number}"
+        raise AssertionError("the parameter belongs to the optimiser")
 
 
-def vector_adam(
-    weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
-) -> tuple[Tensor, Grams, Tensor]:
-    """VectorAdam: the average m of the gradient, the Grams of X and m, and the factors 1/((1−β₁ᵗ)√v̂).
+def vector_adam(bundle: Bundle, group: dict[str, Any]) -> tuple[list[Tensor], Grams, Tensor]:
+    """VectorAdam: the averages m of the gradients, the Grams of X and m, and the factors 1/((1−β₁ᵗ)√v̂).
 
-    The factors are real, (S, K1 or 1, 1), in double precision.
+    The factors are real, (N, K1 or 1, 1), in double precision.
     """
-    rows = group["second_moment"] == "row"
-    if "exp_avg" not in state:
-        state["exp_avg"] = torch.zeros_like(gradient)
-        size = (len(gradient), gradient.shape[1] if rows else 1, 1)
-        state["exp_avg_sq"] = torch.zeros(size, dtype=gradient.real.dtype, device=gradient.device)
+    by_row = group["second_moment"] == "row"
     beta1, beta2 = group["betas"]
-    average, square, step = state["exp_avg"], state["exp_avg_sq"], state["step"]
-    g, squares = _momentum(weight, gradient, average, beta1)  # squares of the rows' norms, (S, K1, 1)
-    square.lerp_(squares if rows else squares.sum(dim=1, keepdim=True), 1 - beta2)
-    corrected = (square / (1 - beta2**step)).sqrt()
-    return average, g, (1 / ((1 - beta1**step) * (corrected + group["eps"]))).double()
+    averages = bundle.state("exp_avg")
+    grams, norms = bundle.advance(averages, beta1, 1 - beta1)  # ‖g_k‖², (N, K1, 1)
+    step = bundle.spread([state["step"] for state in bundle.states])
+    squares = _second_moment(bundle, norms, by_row, beta2)
+    corrected = (squares / (1 - beta2**step)).sqrt()
+    return averages, grams, (1 / ((1 - beta1**step) * (corrected + group["eps"]))).double()
 
 
-def real_view(value: Tensor) -> Tensor:
-    """(…, K2) complex as (…, 2·K2) real, no copy; torch's complex norms are slow."""
-    return torch.view_as_real(value.resolve_conj()).flatten(-2) if value.is_complex() else value
+def _second_moment(bundle: Bundle, norms: Tensor, by_row: bool, decay: float) -> Tensor:
+    """v ← β₂v + (1−β₂)‖g‖², of each row or of each matrix: (N, K1 or 1, 1)."""
+    new = norms if by_row else norms.sum(dim=1, keepdim=True)
+    rows = [weight.shape[1] if by_row else 1 for weight in bundle.weights]
+    moments = []
+    for row, gradient, state in zip(rows, bundle.gradients, bundle.states, strict=True):
+        if "exp_avg_sq" not in state:
+            size = (len(gradient), row, 1)
+            state["exp_avg_sq"] = torch.zeros(size, dtype=norms.dtype, device=norms.device)
+        moments.append(state["exp_avg_sq"])
+    parts = [part[:, :row] for part, row in zip(torch.split(new, bundle.sizes), rows, strict=True)]
+    torch._foreach_lerp_(moments, parts, 1 - decay)
+    padded = [functional.pad(m, (0, 0, 0, new.shape[1] - m.shape[1])) for m in moments]
+    return torch.cat(padded) if len(padded) > 1 else moments[0]
 
 
-def _momentum(weight: Tensor, gradient: Tensor, average: Tensor, beta: float) -> tuple[Grams, Tensor]:
-    """m ← βm + (1−β)g in place; the Grams of X and m, and the squared norms of the rows of g, (S, K1, 1)."""
-    if kernels.usable(weight):
-        *products, squares = kernels.momentum_and_grams(weight, gradient, average, beta)
-        return Grams(*(product.to(torch.complex128) for product in products)), squares.unsqueeze(2)
-    average.lerp_(gradient, 1 - beta)
-    squares = real_view(gradient).square().sum(dim=-1, keepdim=True)
-    return Grams.of(weight, average), squares
-
-
-def apply(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> None:
-    """X ← αX + βM, in place."""
-    if kernels.usable(weight):
-        kernels.combine(weight, momentum, alpha, beta)
-        return
-    moved = torch.bmm(beta.to(weight.dtype), momentum).baddbmm_(alpha.to(weight.dtype), weight)
-    weight.copy_(moved)
-
-
-def _adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     """Adam, entry by entry; real and imaginary parts apart. The learning rate is ``free_lr``."""
     value = torch.view_as_real(parameter) if parameter.is_complex() else parameter
     grad = torch.view_as_real(gradient) if gradient.is_complex() else gradient

@@ -1,12 +1,14 @@
 """Two-pass kernels of the Gram core, complex64 on CUDA: any method in seven reads and writes of the weights.
 
-Pass 1 reads X, g and m, writes m ← β₁m + (1−β₁)g, and sums XXᴴ, XMᴴ, MMᴴ and the squared norms of the rows
+Pass 1 reads X, g and m, writes m ← βm + γg, and sums XXᴴ, XMᴴ, MMᴴ and the squared norms of the rows
 of g. Pass 2 reads X and m and writes X ← αX + βM. Between them there are only K1×K1 matrices. With complex
-numbers as (re, im) pairs, Re XYᴴ = X·Yᵀ over the pairs and Im XYᴴ = X'·Yᵀ, X' the pairs turned by −i: real
-products only, in three TF32 parts (tf32x3), which is single precision. Twins: ``Grams.of``, ``base.apply``.
+numbers as (re, im) pairs there are real products only, of two parts of TF32 a number, which is single
+precision. Twins: ``Grams.of`` and the plain half of ``Bundle.advance`` and ``Bundle.apply``.
 """
 
 from __future__ import annotations
+
+from typing import final
 
 import torch
 from torch import Tensor
@@ -17,9 +19,10 @@ try:
 except ImportError:  # pragma: no cover - depends on the machine
     triton = None
 
-COLUMNS = 64  # reals of a tile
-CHUNK = 32  # tiles a program
-MOST_ROWS = 16
+COLUMNS = 32  # reals of a tile of pass 1
+CHUNK = 64  # tiles a program
+WIDE_COLUMNS = 128  # reals of a tile of pass 2
+MINIMUM_ROWS, MOST_ROWS = 8, 16
 
 
 def usable(weight: Tensor) -> bool:
@@ -33,29 +36,52 @@ def usable(weight: Tensor) -> bool:
     )
 
 
+@final
+class Sums:
+    """XXᴴ, XMᴴ, MMᴴ of N matrices of at most ``rows`` rows and ‖g‖² of their rows, as pass 1 adds them."""
+
+    def __init__(self, count: int, rows: int, device: torch.device) -> None:
+        self.rows, self.padded = rows, max(MINIMUM_ROWS, triton.next_power_of_2(rows))
+        self.products = torch.zeros(2, count, 2 * self.padded, 2 * self.padded, device=device)
+        self.norms = torch.zeros(count, self.padded, device=device)
+
+    def grams(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(N, K1, K1) complex64 each, and ‖g‖² (N, K1, 1)."""
+        count, padded, rows = len(self.norms), self.padded, self.rows
+        whole = torch.complex(self.products[0], self.products[1])
+        whole = whole.reshape(count, 2, padded, 2, padded)[:, :, :rows, :, :rows]
+        return whole[:, 0, :, 0], whole[:, 0, :, 1], whole[:, 1, :, 1], self.norms[:, :rows, None]
+
+
 def momentum_and_grams(
-    weight: Tensor, gradient: Tensor, momentum: Tensor, beta: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """m ← βm + (1−β)g in place; returns XXᴴ, XMᴴ, MMᴴ (S, K1, K1) complex64 and ‖g‖² of the rows (S, K1)."""
+    weight: Tensor, gradient: Tensor, momentum: Tensor, decay: float, factor: float, sums: Sums, start: int
+) -> None:
+    """m ← decay·m + factor·g in place; adds the Grams to the matrices of ``sums`` from ``start`` on."""
     count, rows, columns = weight.shape
-    padded = max(8, triton.next_power_of_2(rows))
-    sums = torch.zeros(2, count, 2 * padded, 2 * padded, device=weight.device)
-    norms = torch.zeros(count, padded, device=weight.device)
     x, g, m = (torch.view_as_real(t) for t in (weight, gradient.contiguous(), momentum))
     grid = (count, triton.cdiv(2 * columns, COLUMNS * CHUNK))
-    _first[grid](x, g, m, sums, norms, rows, 2 * columns, beta, ROWS=padded, COLUMNS=COLUMNS, CHUNK=CHUNK)
-    whole = torch.complex(sums[0], sums[1]).reshape(count, 2, padded, 2, padded)[:, :, :rows, :, :rows]
-    return whole[:, 0, :, 0], whole[:, 0, :, 1], whole[:, 1, :, 1], norms[:, :rows]
+    products, norms = sums.products[:, start:], sums.norms[start:]
+    total = sums.products.stride(0)  # from real to imaginary parts
+    _first[grid](
+        x, g, m, products, norms, total, rows, 2 * columns, decay, factor,
+        ROWS=sums.padded, COLUMNS=COLUMNS, CHUNK=CHUNK, num_warps=sums.padded // 8,
+    )  # fmt: skip
 
 
-def combine(weight: Tensor, momentum: Tensor, alpha: Tensor, beta: Tensor) -> None:
-    """X ← αX + βM in place."""
+def factors(alpha: Tensor, beta: Tensor) -> Tensor:
+    """The real and imaginary parts of α and β in single precision: (N, 4, K1, K1)."""
+    return torch.stack([alpha.real, alpha.imag, beta.real, beta.imag], dim=1).float()
+
+
+def combine(weight: Tensor, momentum: Tensor, factors: Tensor, start: int) -> None:
+    """X ← αX + βM in place, with the factors from ``start`` on."""
     count, rows, columns = weight.shape
-    factors = torch.stack([alpha.real, alpha.imag, beta.real, beta.imag], dim=1).float().contiguous()
-    padded = max(16, triton.next_power_of_2(rows))
-    grid = (count, triton.cdiv(2 * columns, 2 * COLUMNS))
+    grid = (count, triton.cdiv(2 * columns, WIDE_COLUMNS))
     x, m = torch.view_as_real(weight), torch.view_as_real(momentum)
-    _second[grid](x, m, factors, rows, 2 * columns, ROWS=padded, COLUMNS=2 * COLUMNS)
+    _second[grid](
+        x, m, factors[start:], rows, factors.shape[-1], 2 * columns,
+        ROWS=max(16, triton.next_power_of_2(rows)), COLUMNS=WIDE_COLUMNS, num_warps=2,
+    )  # fmt: skip
 
 
 if triton is not None:
@@ -65,16 +91,19 @@ if triton is not None:
         x,
         g,
         m,
-        sums,
+        products,
         norms,
+        total,
         rows,
         columns,
-        beta,
+        decay,
+        factor,
         ROWS: tl.constexpr,
         COLUMNS: tl.constexpr,
         CHUNK: tl.constexpr,
     ):
-        # Z Zᴴ of Z = [X; M] holds all Grams: Re from Z Zᵀ over the pairs, Im from Z' Zᵀ
+        # Z Zᴴ of Z = [X; M] holds all Grams. With Z = A + iB: Re = AAᵀ + BBᵀ, Im = BAᵀ − (BAᵀ)ᵀ. Each number
+        # is two parts of TF32, h + l. By symmetry Re = P + Pᵀ with P = (h/2 + l)hᵀ; l·l is below rounding.
         s = tl.program_id(0).to(tl.int64)
         r = tl.arange(0, 2 * ROWS)
         k = r % ROWS
@@ -87,31 +116,40 @@ if triton is not None:
             inside = (k[:, None] < rows) & (column[None, :] < columns)
             place = s * rows * columns + k[:, None] * columns + column[None, :]
             new_g = tl.load(g + place, inside & of_m, 0.0)
-            new_m = beta * tl.load(m + place, inside & of_m, 0.0) + (1 - beta) * new_g
+            new_m = decay * tl.load(m + place, inside & of_m, 0.0) + factor * new_g
             z = new_m + tl.load(x + place, inside & (r < ROWS)[:, None], 0.0)
             tl.store(m + place, z, inside & of_m)
             square += tl.sum(new_g * new_g, axis=1)
-            re, im = tl.split(tl.reshape(z, (2 * ROWS, COLUMNS // 2, 2)))
-            turned = tl.reshape(tl.join(im, -re), (2 * ROWS, COLUMNS))
-            z_t = tl.trans(z)
-            real = tl.dot(z, z_t, real, input_precision="tf32x3")
-            imaginary = tl.dot(turned, z_t, imaginary, input_precision="tf32x3")
+            high = ((z.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+            high_re, high_im = tl.split(tl.reshape(high, (2 * ROWS, COLUMNS // 2, 2)))
+            low_re, low_im = tl.split(tl.reshape(z - high, (2 * ROWS, COLUMNS // 2, 2)))
+            re_t, im_t, low_re_t = tl.trans(high_re), tl.trans(high_im), tl.trans(low_re)
+            # each tile is summed from zero: tensor cores cut off rather than round, which would add up
+            part = tl.dot(low_re, re_t, input_precision="tf32")
+            part = tl.dot(low_im, im_t, part, input_precision="tf32")
+            part = tl.dot(0.5 * high_re, re_t, part, input_precision="tf32")
+            part = tl.dot(0.5 * high_im, im_t, part, input_precision="tf32")
+            real += part
+            part = tl.dot(low_im, re_t, input_precision="tf32")
+            part = tl.dot(high_im, low_re_t, part, input_precision="tf32")
+            part = tl.dot(high_im, re_t, part, input_precision="tf32")
+            imaginary += part
         width = 2 * ROWS
-        target = sums + s * width * width + r[:, None] * width + r[None, :]
-        tl.atomic_add(target, real)
-        tl.atomic_add(target + tl.num_programs(0).to(tl.int64) * width * width, imaginary)
+        target = products + s * width * width + r[:, None] * width + r[None, :]
+        tl.atomic_add(target, real + tl.trans(real))
+        tl.atomic_add(target + total, imaginary - tl.trans(imaginary))
         tl.atomic_add(norms + s * ROWS + k, square, r >= ROWS)
 
     @triton.jit
-    def _second(x, m, factors, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    def _second(x, m, factors, rows, stride, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
         s = tl.program_id(0).to(tl.int64)
         k = tl.arange(0, ROWS)
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         inside = (k[:, None] < rows) & (column[None, :] < columns)
         place = s * rows * columns + k[:, None] * columns + column[None, :]
         small = (k[:, None] < rows) & (k[None, :] < rows)
-        factor = factors + s * 4 * rows * rows + k[:, None] * rows + k[None, :]
-        step = rows * rows
+        step = stride * stride
+        factor = factors + s * 4 * step + k[:, None] * stride + k[None, :]
         a_r, a_i = tl.load(factor, small, 0.0), tl.load(factor + step, small, 0.0)
         b_r, b_i = tl.load(factor + 2 * step, small, 0.0), tl.load(factor + 3 * step, small, 0.0)
         x_r, x_i = tl.split(tl.reshape(tl.load(x + place, inside, 0.0), (ROWS, COLUMNS // 2, 2)))

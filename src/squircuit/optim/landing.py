@@ -12,7 +12,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from squircuit.optim.base import Params, StiefelOptimizer, apply, vector_adam
+from squircuit.optim.base import Params, StiefelOptimizer, vector_adam
+from squircuit.optim.bundle import Bundle
 from squircuit.optim.gram import Grams, inverse_square_root
 
 
@@ -34,8 +35,8 @@ def safe_step(g: Grams, a: Tensor, b: Tensor, attraction: float, radius: float) 
 class _Landing(StiefelOptimizer):
     def _land(
         self,
-        weight: Tensor,
-        momentum: Tensor,
+        bundle: Bundle,
+        averages: list[Tensor],
         g: Grams,
         scale: Tensor,
         group: dict[str, Any],
@@ -53,7 +54,7 @@ class _Landing(StiefelOptimizer):
             root = inverse_square_root(gram / size, steps=30) / size.sqrt()
             root = torch.where(far, root, g.identity)
             alpha, beta = root @ alpha, root @ beta
-        apply(weight, momentum, alpha, beta)
+        bundle.apply(averages, alpha, beta)
 
 
 @final
@@ -84,14 +85,11 @@ class LandingSGD(_Landing):
         options |= {"radius": radius, "project": project, "free_lr": free_lr, "betas": betas, "eps": eps}
         super().__init__(params, {**options, "second_moment": "matrix", "weight_decay": weight_decay})
 
-    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = gradient.clone()
-        else:
-            state["momentum_buffer"].mul_(group["momentum"]).add_(gradient, alpha=1 - group["dampening"])
-        unscaled = torch.ones(1, 1, 1, dtype=torch.float64, device=weight.device)
-        buffer = state["momentum_buffer"]
-        self._land(weight, buffer, Grams.of(weight, buffer), unscaled, group, group["lr"])
+    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
+        fresh = "momentum_buffer" not in bundle.states[0]  # torch's SGD starts from the first gradient
+        buffers = bundle.state("momentum_buffer")
+        g, norms = bundle.advance(buffers, group["momentum"], 1.0 if fresh else 1 - group["dampening"])
+        self._land(bundle, buffers, g, torch.ones_like(norms[:, :1]).double(), group, group["lr"])
 
 
 @final
@@ -127,12 +125,13 @@ class LandingPC(_Landing):
         options |= {"project": project, "free_lr": free_lr, "betas": betas, "eps": eps}
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
-    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        momentum, g, scale = vector_adam(weight, gradient, state, group)
-        rate = (
-            group["lr"] * rectification(state["step"], group["betas"][1]) if group["rectify"] else group["lr"]
-        )
-        self._land(weight, momentum, g, scale, group, rate)
+    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
+        averages, g, scale = vector_adam(bundle, group)
+        rate: float | Tensor = group["lr"]
+        if group["rectify"]:
+            step = bundle.spread([state["step"] for state in bundle.states])
+            rate = rate * rectification(step, group["betas"][1])
+        self._land(bundle, averages, g, scale, group, rate)
 
 
 def rectification(step: Tensor, beta2: float) -> Tensor:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from torch import Tensor
-
-from squircuit.optim.base import Params, StiefelOptimizer, apply, vector_adam
-from squircuit.optim.gram import inverse_square_root
+from squircuit.optim.base import Params, StiefelOptimizer, vector_adam
+from squircuit.optim.bundle import Bundle
+from squircuit.optim.gram import inverse_square_root, root_of_trace
 
 
 @final
@@ -43,13 +42,13 @@ class Polar(StiefelOptimizer):
         options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps, "trust": trust}
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
-    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        momentum, g, scale = vector_adam(weight, gradient, state, group)
+    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
+        averages, g, scale = vector_adam(bundle, group)
         a, b = g.scaled(*g.euclidean(), scale)
-        rate = (group["trust"] / (g.norm(a, b) + 1e-30)).clamp_max(group["lr"])
-        alpha, beta = g.identity - rate * a, -rate * b
-        root = inverse_square_root(g.combined(alpha, beta))
-        apply(weight, momentum, root @ alpha, root @ beta)
+        slope, square = g.line(a, b)
+        rate = (group["trust"] / (root_of_trace(square) + 1e-30)).clamp_max(group["lr"])
+        root = inverse_square_root(g.xx - rate * slope + rate.square() * square)
+        bundle.apply(averages, root - rate * (root @ a), root * (-rate * b).mT)
 
 
 @final
@@ -73,9 +72,9 @@ class POGO(StiefelOptimizer):
         options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps}
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
-    def update(self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        momentum, g, scale = vector_adam(weight, gradient, state, group)
+    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
+        averages, g, scale = vector_adam(bundle, group)
         a, b = g.scaled(*g.canonical(), scale)
         alpha, beta = g.identity - group["lr"] * a, -group["lr"] * b
         root = 1.5 * g.identity - 0.5 * g.combined(alpha, beta)
-        apply(weight, momentum, root @ alpha, root @ beta)
+        bundle.apply(averages, root @ alpha, root @ beta)

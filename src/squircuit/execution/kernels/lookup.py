@@ -1,0 +1,105 @@
+"""Kernels of the lookup of columns in tables, ℓ(x) = W[:, x], and of its gradient.
+
+Twin: the plain half of ``inputs.lookup``. Contract: the same result up to the order of summation, for
+complex64 tables on a CUDA device. The gradient is a product with one-hot matrices made on the fly, so every
+entry is written once, without atomic additions: it does not depend on the order of threads.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # pragma: no cover - depends on the machine
+    triton = None
+
+
+def usable(table: Tensor) -> bool:
+    """The kernels can serve this table, (F, K, V): contiguous complex64 on a CUDA device."""
+    return triton is not None and table.is_cuda and table.dtype == torch.complex64 and table.is_contiguous()
+
+
+def gather(table: Tensor, x: Tensor) -> Tensor:
+    """(F or 1, K, V) tables, (F, B) columns → planes (F, K, 2, B)."""
+    (folds, batch), (tables, units, values) = x.shape, table.shape
+    out = torch.empty(folds, units, 2, batch, device=table.device)
+    block = min(256, triton.next_power_of_2(batch))
+    rows = min(8, triton.next_power_of_2(units))
+    grid = (folds * triton.cdiv(units, rows), triton.cdiv(batch, block))
+    _gather[grid](
+        torch.view_as_real(table), x.contiguous(), out, units, values, batch,
+        TIED=tables == 1 and folds > 1, ROWS=rows, BATCH=block,
+    )  # fmt: skip
+    return out
+
+
+def scatter(gradient: Tensor, x: Tensor, values: int) -> Tensor:
+    """Σ_b g_b [x_b = v]: planes (F, K, 2, B), (F, B) → (F, K, V) complex64."""
+    folds, units, _, batch = gradient.shape
+    out = torch.empty(folds, units, values, 2, device=gradient.device)
+    rows = max(16, min(32, triton.next_power_of_2(units)))
+    width = max(16, min(64, triton.next_power_of_2(values)))
+    grid = (folds * triton.cdiv(units, rows), triton.cdiv(values, width))
+    _scatter[grid](gradient, x.contiguous(), out, units, values, batch, ROWS=rows, VALUES=width, BATCH=32)
+    return torch.view_as_complex(out)
+
+
+if triton is not None:
+
+    @triton.jit
+    def _gather(
+        table,
+        x,
+        out,
+        units,
+        values,
+        batch,
+        TIED: tl.constexpr,
+        ROWS: tl.constexpr,
+        BATCH: tl.constexpr,
+    ):
+        tiles = tl.cdiv(units, ROWS)
+        fold = (tl.program_id(0) // tiles).to(tl.int64)
+        row = ((tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS))[:, None]
+        b = tl.program_id(1) * BATCH + tl.arange(0, BATCH)
+        column = tl.load(x + fold * batch + b, b < batch, 0)[None, :]
+        inside = (row < units) & (b < batch)[None, :]
+        first = 0 if TIED else fold * units
+        at = table + ((first + row) * values + column) * 2
+        target = out + (fold * units + row) * 2 * batch + b[None, :]
+        tl.store(target, tl.load(at, inside, 0.0), inside)
+        tl.store(target + batch, tl.load(at + 1, inside, 0.0), inside)
+
+    @triton.jit
+    def _scatter(
+        gradient,
+        x,
+        out,
+        units,
+        values,
+        batch,
+        ROWS: tl.constexpr,
+        VALUES: tl.constexpr,
+        BATCH: tl.constexpr,
+    ):
+        tiles = tl.cdiv(units, ROWS)
+        fold = (tl.program_id(0) // tiles).to(tl.int64)
+        row = ((tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS))[:, None]
+        value = (tl.program_id(1) * VALUES + tl.arange(0, VALUES))[None, :]
+        real = tl.zeros((ROWS, VALUES), dtype=tl.float32)
+        imaginary = tl.zeros((ROWS, VALUES), dtype=tl.float32)
+        for start in range(0, batch, BATCH):
+            b = start + tl.arange(0, BATCH)
+            column = tl.load(x + fold * batch + b, b < batch, -1)
+            hot = (column[:, None] == value).to(tl.float32)
+            inside = (row < units) & (b < batch)[None, :]
+            at = gradient + (fold * units + row) * 2 * batch + b[None, :]
+            real = tl.dot(tl.load(at, inside, 0.0), hot, real, input_precision="tf32x3")
+            imaginary = tl.dot(tl.load(at + batch, inside, 0.0), hot, imaginary, input_precision="tf32x3")
+        target = out + ((fold * units + row) * values + value) * 2
+        inside = (row < units) & (value < values)
+        tl.store(target, real, inside)
+        tl.store(target + 1, imaginary, inside)

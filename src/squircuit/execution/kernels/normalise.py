@@ -1,0 +1,89 @@
+"""Kernel that scales the outputs of layers to norm 1 and keeps their log-scales, in one launch.
+
+Twin: the plain half of ``scaled.normalise``. Contract: the same result up to the order of summation, for
+contiguous float32 planes on a CUDA device.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # pragma: no cover - depends on the machine
+    triton = None
+
+MOST_SCALES = 4
+
+
+def usable(out: Tensor, values: Tensor, scales: list[Tensor]) -> bool:
+    """The kernel can serve these: float32 on a CUDA device, at most four factors' scales."""
+    tensors = [out, values, *scales]
+    return (
+        triton is not None
+        and len(scales) <= MOST_SCALES
+        and all(t.is_cuda and t.dtype == torch.float32 and t.is_contiguous() for t in tensors)
+    )
+
+
+def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) -> Tensor:
+    """v/‖v‖ → ``values``, log‖v‖ + Σ s_i → ``scale``; returns 1/‖v‖, or 0: (F, 1, 1, B)."""
+    folds, units, planes, batch = out.shape
+    inverse = out.new_empty(folds, 1, 1, batch)
+    block = min(64, triton.next_power_of_2(batch))
+    rows = min(16, triton.next_power_of_2(units * planes))
+    four = (scales + [inverse] * MOST_SCALES)[:MOST_SCALES]
+    _normalise[(folds, triton.cdiv(batch, block))](
+        out, *four, values, scale, inverse, units * planes, batch,
+        COUNT=len(scales), ROWS=rows, BATCH=block,
+    )  # fmt: skip
+    return inverse
+
+
+if triton is not None:
+
+    @triton.jit
+    def _normalise(
+        out,
+        first,
+        second,
+        third,
+        fourth,
+        values,
+        scale,
+        inverse,
+        rows,
+        batch,
+        COUNT: tl.constexpr,
+        ROWS: tl.constexpr,
+        BATCH: tl.constexpr,
+    ):
+        fold = tl.program_id(0).to(tl.int64)
+        column = tl.program_id(1) * BATCH + tl.arange(0, BATCH)
+        b, inside = column[None, :], column < batch
+        square = tl.zeros((BATCH,), dtype=tl.float32)
+        for start in range(0, rows, ROWS):
+            row = start + tl.arange(0, ROWS)[:, None]
+            value = tl.load(out + (fold * rows + row) * batch + b, (row < rows) & (b < batch), 0.0)
+            square += tl.sum(value * value, axis=0)
+        norm = tl.sqrt(square)
+        reciprocal = tl.where(norm == 0, 0.0, 1 / norm)
+        for start in range(0, rows, ROWS):
+            row = start + tl.arange(0, ROWS)[:, None]
+            place = (fold * rows + row) * batch + b
+            value = tl.load(out + place, (row < rows) & (b < batch), 0.0)
+            tl.store(values + place, value * reciprocal[None, :], (row < rows) & (b < batch))
+        total = tl.log(norm)
+        at = fold * batch + column
+        if COUNT > 0:
+            total += tl.load(first + at, inside, 0.0)
+        if COUNT > 1:
+            total += tl.load(second + at, inside, 0.0)
+        if COUNT > 2:
+            total += tl.load(third + at, inside, 0.0)
+        if COUNT > 3:
+            total += tl.load(fourth + at, inside, 0.0)
+        tl.store(scale + at, total, inside)
+        tl.store(inverse + at, reciprocal, inside)

@@ -1,0 +1,119 @@
+"""Parameters updated together: their K1×K1 matrices are one batch, so the small phase runs once for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.optim import kernels
+from squircuit.optim.gram import Grams, double
+
+
+@final
+@dataclass
+class Bundle:
+    """Semi-unitary stacks of one dtype and device with their gradients and states.
+
+    On a GPU, stacks of at most 16 rows share one bundle whatever their K1: smaller matrices are filled up
+    with rows of the identity, which no method moves. Elsewhere a bundle has one K1.
+    """
+
+    rows: int  # K1, the largest
+    fused: bool  # by the kernels
+    weights: list[Tensor] = field(default_factory=list)  # (S, K1, K2) each
+    gradients: list[Tensor] = field(default_factory=list)
+    states: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(weight) for weight in self.weights]
+
+    def state(self, name: str, shape: Iterable[int] | None = None) -> list[Tensor]:
+        """One entry of the states; zeros at first, shaped as the gradients or (S, *shape) and then real."""
+        for gradient, state in zip(self.gradients, self.states, strict=True):
+            if name not in state and shape is None:
+                state[name] = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
+            elif name not in state and shape is not None:
+                size = (len(gradient), *shape)
+                state[name] = torch.zeros(size, dtype=gradient.dtype.to_real(), device=gradient.device)
+        return [state[name] for state in self.states]
+
+    def spread(self, values: list[Tensor]) -> Tensor:
+        """One number of each parameter, () each, repeated for each of its matrices: (N, 1, 1)."""
+        parts = [v.expand(size, 1, 1) for v, size in zip(values, self.sizes, strict=True)]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def advance(self, averages: list[Tensor], decay: float, factor: float) -> tuple[Grams, Tensor]:
+        """m ← decay·m + factor·g in place; the Grams of X and m, and the squared norms of the rows of g.
+
+        Returns:
+            Grams of (N, K1, K1) and norms (N, K1, 1), N the matrices of all parameters.
+        """
+        if self.fused:
+            return self._advance_fused(averages, decay, factor)
+        for average, gradient in zip(averages, self.gradients, strict=True):
+            real_view(average).mul_(decay).add_(real_view(gradient), alpha=factor)
+        found = [Grams.of(x, m) for x, m in zip(self.weights, averages, strict=True)]
+        norms = [real_view(g).square().sum(dim=-1, keepdim=True) for g in self.gradients]
+        if len(found) == 1:
+            return found[0], norms[0]
+        parts = zip(*((g.xx, g.xm, g.mm) for g in found), strict=True)
+        return Grams(*(torch.cat(part) for part in parts)), torch.cat(norms)
+
+    def _advance_fused(self, averages: list[Tensor], decay: float, factor: float) -> tuple[Grams, Tensor]:
+        sums = kernels.Sums(sum(self.sizes), self.rows, self.weights[0].device)
+        for start, x, g, m in zip(self._starts(), self.weights, self.gradients, averages, strict=True):
+            kernels.momentum_and_grams(x, g, m, decay, factor, sums, start)
+        xx, xm, mm, norms = sums.grams()
+        if any(weight.shape[1] < self.rows for weight in self.weights):
+            filling = torch.cat([_filling(self.rows, w) for w in self.weights])
+            xx = xx + torch.diag_embed(filling)
+        return Grams(double(xx), double(xm), double(mm)), norms
+
+    def apply(self, averages: list[Tensor], alpha: Tensor, beta: Tensor) -> None:
+        """X ← αX + βM of every parameter, in place."""
+        if self.fused:
+            factors = kernels.factors(alpha, beta)
+            for start, weight, average in zip(self._starts(), self.weights, averages, strict=True):
+                kernels.combine(weight, average, factors, start)
+            return
+        for weight, average, a, b in zip(
+            self.weights, averages, torch.split(alpha, self.sizes), torch.split(beta, self.sizes), strict=True
+        ):
+            moved = torch.bmm(b.to(weight.dtype), average).baddbmm_(a.to(weight.dtype), weight)
+            weight.copy_(moved)
+
+    def _starts(self) -> Iterator[int]:
+        start = 0
+        for size in self.sizes:
+            yield start
+            start += size
+
+
+def bundles(parameters: Iterable[tuple[Tensor, Tensor, dict[str, Any]]]) -> list[Bundle]:
+    """Weights (S, K1, K2), gradients and states in as few bundles as can be."""
+    made: dict[tuple[Any, ...], Bundle] = {}
+    for weight, gradient, state in parameters:
+        fused = kernels.usable(weight)
+        key = (weight.dtype, weight.device, "fused" if fused else weight.shape[1])
+        bundle = made.setdefault(key, Bundle(rows=0, fused=fused))
+        bundle.rows = max(bundle.rows, weight.shape[1])
+        bundle.weights.append(weight)
+        bundle.gradients.append(gradient)
+        bundle.states.append(state)
+    return list(made.values())
+
+
+def real_view(value: Tensor) -> Tensor:
+    """(…, K2) complex as (…, 2·K2) real, no copy; torch's complex arithmetic is slow."""
+    return torch.view_as_real(value.resolve_conj()).flatten(-2) if value.is_complex() else value
+
+
+def _filling(rows: int, weight: Tensor) -> Tensor:
+    """1 for the rows that a smaller matrix lacks: (S, rows)."""
+    missing = torch.arange(rows, device=weight.device) >= weight.shape[1]
+    return missing.float().expand(len(weight), rows)

@@ -81,6 +81,27 @@ class Network:
         else:
             pool.index_add_(0, self.index(slots, pool.device), values)
 
+    def deliver(self, pool: Tensor, width: int, place: int, gradient: Tensor) -> None:
+        """The gradient of a root layer goes to its place."""
+        if self.is_direct(width, range(place, place + 1)):
+            pool[place] = gradient
+        else:
+            pool[place] += gradient
+
+    @contextmanager
+    def targets(self, branch: Branch, pools: Mapping[int, Tensor]) -> Iterator[list[Tensor]]:
+        """Where the gradients of a branch's factors go: their places, or room that is then added to them."""
+        reads = list(zip(branch.widths, branch.reads, strict=True))
+        direct = [self.is_direct(width, slots) for width, slots in reads]
+        targets = [
+            self.read(pools[width], slots) if at_once else torch.empty_like(self.read(pools[width], slots))
+            for at_once, (width, slots) in zip(direct, reads, strict=True)
+        ]
+        yield targets
+        for at_once, target, (width, slots) in zip(direct, targets, reads, strict=True):
+            if not at_once:
+                self.add(pools[width], slots, target)
+
     def weight(self, weights: Sequence[Tensor], use: Use) -> Tensor:
         """The weights of a group: (F or 1, K1, K2)."""
         stack = weights[use.stack]
@@ -115,7 +136,7 @@ def _count_reads(plan: Plan) -> dict[int, list[int]]:
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, network: Network, count: int, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        with _tf32(network.tf32 and any(ctx.needs_input_grad)):
+        with tf32(network.tf32 and any(ctx.needs_input_grad)):
             return _Run._forward(ctx, network, count, tensors)
 
     @staticmethod
@@ -143,7 +164,7 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
-        with _tf32(ctx.network.tf32):
+        with tf32(ctx.network.tf32):
             return _Run._backward(ctx, gradient)
 
     @staticmethod
@@ -152,11 +173,7 @@ class _Run(torch.autograd.Function):
         pools = network.gradient_pools(state.values)
         start = 0
         for width, place in network.plan.roots:
-            part = gradient[start : start + width]
-            if network.is_direct(width, range(place, place + 1)):
-                pools[width][place] = part
-            else:
-                pools[width][place] += part
+            network.deliver(pools[width], width, place, gradient[start : start + width])
             start += width
         totals: list[Tensor | None] = [None] * len(weights)
         inputs: list[Tensor] = []
@@ -172,7 +189,7 @@ class _Run(torch.autograd.Function):
 
 
 @contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
+def tf32(allowed: bool) -> Iterator[None]:
     """TF32 in matrix products on or off, whatever the global setting, which is put back."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = allowed
@@ -267,25 +284,10 @@ def _sum_backward(
         if total is None:
             total = totals[stack] = (torch.empty_like if whole else torch.zeros_like)(weights[stack])
         into = _columns(total, branch) if whole else torch.empty_like(part)
-        with _targets(network, branch, pools) as targets:
+        with network.targets(branch, pools) as targets:
             weighted_product.backward(branch.kind, part, state.saved[branch], g, targets, into, fresh)
         if not whole:
             _add_columns(network, total, group.weight, branch, into)
-
-
-@contextmanager
-def _targets(network: Network, branch: Branch, pools: dict[int, Tensor]) -> Iterator[list[Tensor]]:
-    """Where the gradients of a branch's factors go: their places, or room that is then added to them."""
-    reads = list(zip(branch.widths, branch.reads, strict=True))
-    direct = [network.is_direct(width, slots) for width, slots in reads]
-    targets = [
-        network.read(pools[width], slots) if at_once else torch.empty_like(network.read(pools[width], slots))
-        for at_once, (width, slots) in zip(direct, reads, strict=True)
-    ]
-    yield targets
-    for at_once, target, (width, slots) in zip(direct, targets, reads, strict=True):
-        if not at_once:
-            network.add(pools[width], slots, target)
 
 
 def _add_columns(network: Network, total: Tensor, use: Use, branch: Branch, part: Tensor) -> None:
@@ -304,5 +306,5 @@ def _product_backward(
 ) -> None:
     branch = group.branch
     factors, _ = _read(network, state, branch)
-    with _targets(network, branch, pools) as targets:
+    with network.targets(branch, pools) as targets:
         weighted_product.product_gradients(branch.kind, factors, gradient.contiguous(), targets)

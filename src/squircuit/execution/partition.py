@@ -1,17 +1,25 @@
-"""log Z by propagating Gram matrices: R = ∫ ℓ ℓᴴ of every layer, all layers of a group together."""
+"""log Z by propagating Gram matrices: R = ∫ ℓ ℓᴴ of every layer, all layers of a group together.
+
+One differentiable operation, forward and backward by hand, like the network's. Grams are scaled, R = e^s R̂
+with R̂ of trace K, so that free weights over hundreds of variables neither overflow nor vanish; the factor is
+held constant in the backward pass, which is exact because it cancels in log Z. Gradients of Hermitian matrices
+are Hermitian: with R = W A Wᴴ and G = ∂R, ∂W = 2 G W A and ∂A = Wᴴ G W.
+
+Grams are never in TF32. The products of the backward pass are products of a training step and may be.
+"""
 
 from __future__ import annotations
 
 import string
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, final
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor
 
-from squircuit.execution.network import Network
-from squircuit.execution.plan import Branch, InputGroup, Plan, ProductGroup, Slots, SumGroup
+from squircuit.execution.network import Network, tf32
+from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, SumGroup, Use
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 
@@ -23,11 +31,10 @@ def has_cross_terms(plan: Plan) -> bool:
 
 @final
 class GramPropagation:
-    """R of every layer of a plan without cross terms, as R = e^s R̂ with R̂ of trace K.
+    """R of every layer of a plan without cross terms.
 
-    Scaled, so that free weights over hundreds of variables neither overflow nor vanish. W (R₁ ⊗ … ⊗ R_N) Wᴴ
-    is contracted one factor at a time: K·∏K_i·ΣK_i operations a layer, and never a matrix of (∏K_i)² entries.
-    Differentiable in the weights.
+    W (R₁ ⊗ … ⊗ R_N) Wᴴ is contracted one factor at a time: K·∏K_i·ΣK_i operations a layer, and never a matrix
+    of (∏K_i)² entries. Differentiable in the weights.
 
     Args:
         network: of the plan.
@@ -37,77 +44,210 @@ class GramPropagation:
 
     def __init__(self, network: Network, stacks: Sequence[Tensor], family_values: FamilyValues) -> None:
         self.network, self.stacks, self.family_values = network, stacks, family_values
-        self._chunks: dict[int, list[tuple[range, Tensor, Tensor]]] = defaultdict(list)
-        for group in network.plan.groups:
-            if isinstance(group, InputGroup):
-                self._store(group.units, group.writes, self._inputs(group), None)
-            elif isinstance(group, SumGroup):
-                self._store(group.units, group.writes, *self._sums(group))
-            else:
-                self._store(group.units, group.writes, *self._products(group))
 
     def log_total(self, mixture: Tensor) -> Tensor:
         """log Σ_r π_r R_rr over the root units: ()."""
-        found = [self._read(k, range(i, i + 1)) for k, i in self.network.plan.roots]
-        norms = torch.cat([gram[0].diagonal().real for gram, _ in found])
-        scales = torch.cat([scale.expand(gram.shape[1]) for gram, scale in found])
-        return torch.logsumexp((norms * mixture.to(norms.dtype)).log() + scales, dim=0)
+        with tf32(False):
+            groups = [g for g in self.network.plan.groups if isinstance(g, InputGroup)]
+            grams = [self._input_gram(group) for group in groups]
+        dtype = grams[0].dtype
+        for each in [*grams, *self.stacks]:
+            dtype = torch.promote_types(dtype, each.dtype)
+        tensors = [each.to(dtype) for each in [*grams, *self.stacks]]
+        norms, scales = _Propagate.apply(self.network, len(grams), *tensors)  # type: ignore[no-untyped-call]
+        total: Tensor = torch.logsumexp((norms * mixture.to(norms.dtype)).log() + scales, dim=0)
+        return total
 
-    def _store(self, units: int, writes: range, gram: Tensor, scale: Tensor | None) -> None:
-        trace = gram.diagonal(dim1=1, dim2=2).real.sum(dim=1) / units  # (F,)
-        size = torch.where(trace > 0, trace, 1.0)
-        log_size = torch.where(trace > 0, size.log(), -torch.inf)
-        scale = log_size if scale is None else scale + log_size
-        self._chunks[units].append((writes, gram / size[:, None, None], scale))
-
-    def _read(self, width: int, slots: Slots) -> tuple[Tensor, Tensor]:
-        """R̂ (F, K, K) and s (F,) of some places."""
-        if isinstance(slots, range):
-            for writes, gram, scale in self._chunks[width]:
-                if writes.start <= slots.start and slots.stop <= writes.stop:
-                    part = slice(slots.start - writes.start, slots.stop - writes.start)
-                    return gram[part], scale[part]
-        chunks = self._chunks[width]
-        index = self.network.index(tuple(slots), chunks[0][1].device)
-        gram, scale = (torch.cat([chunk[i] for chunk in chunks]) for i in (1, 2))  # type: ignore[misc]
-        return gram.index_select(0, index), scale.index_select(0, index)
-
-    def _inputs(self, group: InputGroup) -> Tensor:
-        functions = _functions_gram(group, self.family_values(group))  # (F or 1, n, n)
+    def _input_gram(self, group: InputGroup) -> Tensor:
+        """∫ ℓ ℓᴴ = W (∫ φ φᴴ) Wᴴ of the layers of a group: (F, K, K)."""
         if group.weight is None:
-            return functions.expand(group.folds, -1, -1)
+            return _functions_gram(group, self.family_values(group)).expand(group.folds, -1, -1)
         stack = self.network.weight(self.stacks, group.weight)
         weight = stack[:, group.first_row : group.first_row + group.units]
         if group.family.is_orthonormal:
-            return (weight @ weight.mH).expand(group.folds, -1, -1)
+            gram: Tensor = _OwnGram.apply(weight, self.network.tf32)  # type: ignore[no-untyped-call]
+            return gram.expand(group.folds, -1, -1)
+        functions = _functions_gram(group, self.family_values(group)).to(weight.device)
         dtype = torch.promote_types(weight.dtype, functions.dtype)
-        gram = weight.to(dtype) @ functions.to(device=weight.device, dtype=dtype) @ weight.to(dtype).mH
-        return gram.expand(group.folds, -1, -1)
+        return (weight.to(dtype) @ functions.to(dtype) @ weight.to(dtype).mH).expand(group.folds, -1, -1)
 
-    def _factors(self, branch: Branch) -> tuple[list[Tensor], Tensor]:
-        found = [self._read(k, slots) for k, slots in zip(branch.widths, branch.reads, strict=True)]
-        return [gram for gram, _ in found], torch.stack([scale for _, scale in found]).sum(dim=0)
 
-    def _sums(self, group: SumGroup) -> tuple[Tensor, Tensor]:
-        (branch,) = group.branches
-        grams, scale = self._factors(branch)
-        weight = self.network.weight(self.stacks, group.weight).expand(group.folds, -1, -1)
-        dtype = torch.promote_types(weight.dtype, grams[0].dtype)
-        weight, grams = weight.to(dtype), [gram.to(dtype) for gram in grams]
-        if branch.kind == "kronecker":
-            half = _apply_each(weight.reshape(*weight.shape[:2], *branch.widths), grams).flatten(2)
-        else:
-            half = weight @ _entrywise(grams)
-        return half @ weight.mH, scale
+class _OwnGram(torch.autograd.Function):
+    """W Wᴴ; its gradient G comes from the propagation and is Hermitian, so ∂W = 2 G W."""
 
-    def _products(self, group: ProductGroup) -> tuple[Tensor, Tensor]:
-        grams, scale = self._factors(group.branch)
-        if group.branch.kind != "kronecker":
-            return _entrywise(grams), scale
-        whole = grams[0]
-        for gram in grams[1:]:
-            whole = torch.einsum("fij,fkl->fikjl", whole, gram).flatten(3).flatten(1, 2)
-        return whole, scale
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, allow_tf32: bool) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.tf32 = allow_tf32
+        return weight @ weight.mH
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (weight,) = ctx.saved_tensors
+        with tf32(ctx.tf32):
+            return (gradient @ weight).mul_(2), None
+
+
+@dataclass
+class _State:
+    """Grams, scales and what the backward pass needs, of one run."""
+
+    grams: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, K, K)
+    scales: dict[int, Tensor] = field(default_factory=dict)  # width -> (N,)
+    inverses: dict[Group, Tensor] = field(default_factory=dict)  # K/trace, (F, 1, 1)
+
+
+class _Propagate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, network: Network, count: int, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        inputs, weights = tensors[:count], tensors[count:]
+        state, pending = _pools(network.plan, inputs[0]), list(inputs)
+        with tf32(False):
+            for group in network.plan.groups:
+                scales: list[Tensor] = []
+                if isinstance(group, InputGroup):
+                    gram = pending.pop(0)
+                elif isinstance(group, SumGroup):
+                    factors, scales = _read(network, state, group.branches[0])
+                    gram = _sum_gram(group.branches[0], network.weight(weights, group.weight), factors)
+                else:
+                    factors, scales = _read(network, state, group.branch)
+                    gram = _product_gram(group.branch, factors)
+                _store(state, group, gram, scales)
+        ctx.network, ctx.state, ctx.weights = network, state, weights
+        roots = network.plan.roots
+        norms = torch.cat([state.grams[k][i].diagonal().real for k, i in roots])
+        log_scales = torch.cat([state.scales[k][i].expand(k) for k, i in roots])
+        ctx.mark_non_differentiable(log_scales)
+        return norms, log_scales
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
+        network, state = ctx.network, ctx.state
+        pools = network.gradient_pools(state.grams)
+        start = 0
+        for width, place in network.plan.roots:
+            part = torch.diag_embed(gradient[start : start + width]).to(pools[width].dtype)
+            network.deliver(pools[width], width, place, part)
+            start += width
+        totals: list[Tensor | None] = [None] * len(ctx.weights)
+        inputs: list[Tensor] = []
+        with tf32(network.tf32):
+            for group in reversed(network.plan.groups):
+                g = pools[group.units][group.writes.start : group.writes.stop] * state.inverses[group]
+                if isinstance(group, InputGroup):
+                    inputs.append(g)
+                elif isinstance(group, SumGroup):
+                    _sum_backward(network, state, group, ctx.weights, g, totals, pools)
+                else:
+                    _product_backward(network, state, group, g, pools)
+        return (None, None, *reversed(inputs), *totals)
+
+
+def _pools(plan: Plan, like: Tensor) -> _State:
+    state = _State()
+    for width, layers in plan.pools.items():
+        state.grams[width] = like.new_empty(layers, width, width)
+        state.scales[width] = torch.empty(layers, dtype=like.dtype.to_real(), device=like.device)
+    return state
+
+
+def _store(state: _State, group: Group, gram: Tensor, scales: list[Tensor]) -> None:
+    """R̂ = K R / tr R and s = Σ s_i + log(tr R / K); a Gram that is exactly zero keeps scale −inf."""
+    stretch = slice(group.writes.start, group.writes.stop)
+    trace = gram.diagonal(dim1=1, dim2=2).real.sum(dim=1) / group.units  # (F,)
+    inverse = torch.where(trace == 0, 0.0, 1 / trace)[:, None, None]
+    torch.mul(gram, inverse, out=state.grams[group.units][stretch])
+    state.scales[group.units][stretch] = sum(scales, trace.log())
+    state.inverses[group] = inverse
+
+
+def _read(network: Network, state: _State, branch: Branch) -> tuple[list[Tensor], list[Tensor]]:
+    """The Grams of a branch's factors and their log-scales."""
+    reads = list(zip(branch.widths, branch.reads, strict=True))
+    grams = [network.read(state.grams[k], slots) for k, slots in reads]
+    return grams, [network.read(state.scales[k], slots) for k, slots in reads]
+
+
+def _sum_gram(branch: Branch, weight: Tensor, grams: list[Tensor]) -> Tensor:
+    """W (R₁ ⊗ … ⊗ R_N) Wᴴ or W (R₁ ⊙ … ⊙ R_N) Wᴴ: (F, K, K)."""
+    if branch.kind == "kronecker":
+        weight = weight.expand(len(grams[0]), -1, -1)
+        half = _apply_each(weight.reshape(*weight.shape[:2], *branch.widths), grams).flatten(2)
+    else:
+        half = weight @ _entrywise(grams)
+    return half @ weight.mH
+
+
+def _sum_backward(
+    network: Network,
+    state: _State,
+    group: SumGroup,
+    weights: Sequence[Tensor],
+    gradient: Tensor,
+    totals: list[Tensor | None],
+    pools: dict[int, Tensor],
+) -> None:
+    branch, weight = group.branches[0], network.weight(weights, group.weight)
+    grams, _ = _read(network, state, branch)
+    if branch.kind == "kronecker":
+        of_weight, found = _recomputed(lambda w, *r: _sum_gram(branch, w, list(r)), gradient, weight, *grams)
+    else:
+        half = gradient @ weight  # G W
+        of_weight, of_product = (half @ _entrywise(grams)).mul_(2), weight.mH @ half
+        found = _entrywise_gradients(grams, of_product)
+    _add_weight(network, totals, weights, group.weight, of_weight)
+    with network.targets(branch, pools) as targets:
+        for target, each in zip(targets, found, strict=True):
+            target.copy_(each)
+
+
+def _product_gram(branch: Branch, grams: list[Tensor]) -> Tensor:
+    if branch.kind != "kronecker":
+        return _entrywise(grams)
+    whole = grams[0]
+    for gram in grams[1:]:
+        whole = torch.einsum("fij,fkl->fikjl", whole, gram).flatten(3).flatten(1, 2)
+    return whole
+
+
+def _product_backward(
+    network: Network, state: _State, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]
+) -> None:
+    grams, _ = _read(network, state, group.branch)
+    if group.branch.kind == "kronecker":
+        first, rest = _recomputed(lambda *r: _product_gram(group.branch, list(r)), gradient, *grams)
+        found = [first, *rest]
+    else:
+        found = _entrywise_gradients(grams, gradient)
+    with network.targets(group.branch, pools) as targets:
+        for target, each in zip(targets, found, strict=True):
+            target.copy_(each)
+
+
+def _recomputed(
+    function: Callable[..., Tensor], gradient: Tensor, *arguments: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """The gradients of a function's arguments, the first apart, by running it again."""
+    leaves = [argument.detach().requires_grad_() for argument in arguments]
+    with torch.enable_grad():
+        out = function(*leaves)
+    first, *rest = torch.autograd.grad(out, leaves, gradient)
+    return first, rest
+
+
+def _add_weight(
+    network: Network, totals: list[Tensor | None], weights: Sequence[Tensor], use: Use, gradient: Tensor
+) -> None:
+    """Add the gradients of a group's folds, (F, K1, K2), to that of its stack."""
+    total = totals[use.stack]
+    if use.index is None or use.is_tied:
+        gradient = gradient.sum(dim=0, keepdim=True) if use.is_tied else gradient
+        totals[use.stack] = gradient if total is None else total + gradient
+        return
+    if total is None:
+        total = totals[use.stack] = torch.zeros_like(weights[use.stack])
+    total.index_add_(0, network.index(use.index, total.device), gradient)
 
 
 def _apply_each(weight: Tensor, grams: list[Tensor]) -> Tensor:
@@ -123,6 +263,16 @@ def _entrywise(grams: list[Tensor]) -> Tensor:
     for gram in grams[1:]:
         whole = whole * gram
     return whole
+
+
+def _entrywise_gradients(grams: list[Tensor], gradient: Tensor) -> list[Tensor]:
+    """G times the conjugates of the other factors, by halves."""
+    if len(grams) == 1:
+        return [gradient]
+    half = len(grams) // 2
+    left, right = grams[:half], grams[half:]
+    of_left, of_right = gradient * _entrywise(right).conj(), gradient * _entrywise(left).conj()
+    return _entrywise_gradients(left, of_left) + _entrywise_gradients(right, of_right)
 
 
 def _functions_gram(group: InputGroup, values: Mapping[str, Tensor]) -> Tensor:

@@ -25,7 +25,8 @@ def table(rows: Sequence[Row], reference: str) -> str:
     """One line a row; the ratio is the reference's best time over this row's: below 1, the reference wins."""
     best = min((row.ms for row in rows if row.peer == reference and row.times), default=float("nan"))
     memory = "process" if rows and rows[0].setup.device == "cpu" else "peak"
-    head = f"  {'peer':26}{'median':>11}  {'quartiles':>19}{'optimiser':>12}{memory:>11}  {reference}/this"
+    times = f"{'median':>11}{'least':>11}  {'quartiles':>19}{'optimiser':>12}"
+    head = f"  {'peer':26}{times}{memory:>11}  {reference}/this"
     notes = dict.fromkeys(f"  {row.peer}: {row.note}" for row in rows if row.note)
     return "\n".join([head, *(_line(row, best) for row in rows), *notes])
 
@@ -41,4 +42,5 @@ def _line(row: Row, best: float) -> str:
     low, high = row.quartiles
     alone = f"{row.optimiser_ms:9.2f} ms" if row.optimiser_times else "–"
     span = f"{low:.2f} – {high:.2f}"
-    return f"  {name:26}{row.ms:8.2f} ms  {span:>19}{alone:>12}{row.gib:7.2f} GiB  {best / row.ms:.3f}"
+    times = f"{row.ms:8.2f} ms{min(row.times):8.2f} ms  {span:>19}{alone:>12}"
+    return f"  {name:26}{times}{row.gib:7.2f} GiB  {best / row.ms:.3f}"

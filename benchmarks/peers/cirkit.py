@@ -47,7 +47,7 @@ def make(setup: Setup) -> Training:
     if setup.is_unitary:
         for parameter in parameters:
             orthonormalise(parameter)
-        optimiser: torch.optim.Optimizer = LandingPC(parameters, lr=0.05)
+        optimiser: torch.optim.Optimizer = LandingPC(parameters, lr=0.05, capturable=setup.graph)
     else:
         optimiser = torch.optim.Adam(parameters, lr=0.01, capturable=setup.graph)
     return Training(lambda x: -log_prob(x).mean(), optimiser, "" if opt_einsum.is_available() else _SLOWER)

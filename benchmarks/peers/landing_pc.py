@@ -28,9 +28,11 @@ class LandingPC(torch.optim.Optimizer):
         attraction: float = 0.1,
         radius: float = 0.5,
         betas: tuple[float, float] = (0.9, 0.999),
+        capturable: bool = False,
     ) -> None:
         super().__init__(params, {"lr": lr, "attraction": attraction, "radius": radius, "betas": betas})
-        self._count = 0
+        device = self.param_groups[0]["params"][0].device
+        self._count: int | Tensor = torch.zeros((), device=device) if capturable else 0
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -41,7 +43,7 @@ class LandingPC(torch.optim.Optimizer):
             for weight in weights:
                 self._update(weight, weight.grad, group, rate)
 
-    def _update(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], rate: float) -> None:
+    def _update(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], rate: float | Tensor) -> None:
         x = weight.view(-1, *weight.shape[-2:])
         momentum, scale = self._moments(weight, gradient.view_as(x), group["betas"])
         error, distance = _error(x)
@@ -113,13 +115,14 @@ def _landing_field(x: Tensor, m: Tensor, scale: Tensor, error: Tensor, attractio
     return torch.bmm(half * gram, m).baddbmm_(towards, x)
 
 
-def _rectification(count: int, beta: float) -> float:
+def _rectification(count: int | Tensor, beta: float) -> float | Tensor:
     """RAdam's r_t; 0 while the second moment is not known well enough."""
     limit = 2 / (1 - beta) - 1
     rho = limit - 2 * count * beta**count / (1 - beta**count)
-    if rho <= 5:
-        return 0.0
-    return math.sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho))
+    ratio = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)
+    if isinstance(rho, Tensor) and isinstance(ratio, Tensor):
+        return torch.where(rho > 5, ratio.clamp_min(0).sqrt(), 0.0)
+    return math.sqrt(ratio) if rho > 5 else 0.0
 
 
 def _may_ask_host(x: Tensor) -> bool:

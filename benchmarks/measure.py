@@ -55,6 +55,14 @@ class Row:
         return statistics.median(self.optimiser_times) if self.optimiser_times else float("nan")
 
     @property
+    def least(self) -> float:
+        return min(self.times, default=float("nan"))
+
+    @property
+    def optimiser_least(self) -> float:
+        return min(self.optimiser_times, default=float("nan"))
+
+    @property
     def quartiles(self) -> tuple[float, float]:
         if len(self.times) < 2:
             return self.ms, self.ms

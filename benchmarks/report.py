@@ -42,5 +42,5 @@ def _line(row: Row, best: float) -> str:
     low, high = row.quartiles
     alone = f"{row.optimiser_ms:9.2f} ms" if row.optimiser_times else "–"
     span = f"{low:.2f} – {high:.2f}"
-    times = f"{row.ms:8.2f} ms{min(row.times):8.2f} ms  {span:>19}{alone:>12}"
+    times = f"{row.ms:8.2f} ms{row.least:8.2f} ms  {span:>19}{alone:>12}"
     return f"  {name:26}{times}{row.gib:7.2f} GiB  {best / row.ms:.3f}"

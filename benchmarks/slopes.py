@@ -61,21 +61,22 @@ def series(setup: Setup, along: str, values: Sequence[int]) -> list[tuple[int, S
 
 
 def slope(sizes: Sequence[int], rows: Sequence[Row]) -> dict[str, float]:
-    """Exponents of the whole step, of forward and backward alone, and of the memory."""
-    without = [row.ms - row.optimiser_ms for row in rows]
-    return {
-        "step": exponent(sizes, [row.ms for row in rows]),
-        "forward and backward": exponent(sizes, without),
-        "optimiser": exponent(sizes, [row.optimiser_ms for row in rows]),
-        "memory": exponent(sizes, [row.gib for row in rows]),
+    """Exponents of the whole step, of its parts, and of the memory where only tensors are counted in it."""
+    fitted = {
+        "step": exponent(sizes, [row.least for row in rows]),
+        "forward and backward": exponent(sizes, [row.least - row.optimiser_least for row in rows]),
+        "optimiser": exponent(sizes, [row.optimiser_least for row in rows]),
     }
+    if rows[0].setup.device.startswith("cuda"):
+        fitted["memory"] = exponent(sizes, [row.gib for row in rows])
+    return {what: value for what, value in fitted.items() if math.isfinite(value)}
 
 
 def show(kind: str, along: str, sizes: Sequence[int], rows: Sequence[Row]) -> None:
-    print(f"\n{kind}, time against {along} ({rows[0].setup.describe()} first)")
+    print(f"\n{kind}, least time against {along} ({rows[0].setup.describe()} first)")
     print(f"  {along:>10}{'step':>13}{'optimiser':>13}{'memory':>12}")
     for size, row in zip(sizes, rows, strict=True):
-        figures = f"{row.ms:10.2f} ms{row.optimiser_ms:10.2f} ms{row.gib:8.2f} GiB"
+        figures = f"{row.least:10.2f} ms{row.optimiser_least:10.2f} ms{row.gib:8.2f} GiB"
         print(f"  {size:>10}{row.problem or figures}")
     expected, term = theory(kind, along)
     fitted = ", ".join(f"{what} {value:.2f}" for what, value in slope(sizes, rows).items())

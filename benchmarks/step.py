@@ -1,100 +1,111 @@
 """Times one whole training step (forward, backward, optimiser) and its peak memory, ours beside peers.
 
-    python benchmarks/step.py --kind unitary-kronecker --units 8 --peer ours --peer NAME=ADAPTER.py
+    python benchmarks/step.py --kind unitary-kronecker --units 8 --peer ours --peer ours-graph
+    python benchmarks/step.py --suite cpu --device cpu --peer ours --peer cirkit --cirkit PATH
 
-An adapter is a file with a function make(kind, units, side, device, graph, batch) that returns a step.
-Warm-up, then the median of CUDA events or the performance counter; prints a table, with --json writes a file.
+See benchmarks/README.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
-import platform
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-import ours
 import torch
-from torch import Tensor
+
+import peers
+from measure import Plan, Row, measure
+from report import machine, table, write_json
+from setups import KINDS, Setup, suite
 
 
-def time_step(step: Callable[[Tensor], Tensor], x: Tensor, repeats: int, warm_up: int) -> list[float]:
-    """Milliseconds of each repetition."""
-    for _ in range(warm_up):
-        step(x)
-    times = []
-    for _ in range(repeats):
-        if x.is_cuda:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            step(x)
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end))
-        else:
-            begin = time.perf_counter()
-            step(x)
-            times.append(1e3 * (time.perf_counter() - begin))
-    return times
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--suite", help="gpu, cpu, kronecker, hadamard, squared or 32: models of one table")
+    parser.add_argument("--kind", default="unitary-kronecker", choices=KINDS)
+    parser.add_argument("--units", type=int, action="append", help="K, may be repeated (default 8)")
+    parser.add_argument("--batch", type=int, help="default 256, or that of the suite")
+    parser.add_argument("--side", type=int, help="of the image (default: that of the set-up)")
+    parser.add_argument("--set-up", choices=("28", "32"), default="28", help="of the paper: see README.md")
+    parser.add_argument("--peer", action="append", help="ours, ours-graph, ours-landing, cirkit, pogo, …")
+    parser.add_argument("--tf32", nargs="?", const="on", default="off", choices=("on", "off", "both"))
+    parser.add_argument("--rounds", type=int, default=1, help="times that every peer has its turn")
+    add_common(parser)
+    options = parser.parse_args(arguments)
+    try:
+        for name in options.peer or []:
+            peers.check_name(name)
+        options.setups = setups(options)
+    except ValueError as error:
+        parser.error(str(error))
+    return options
 
 
-def load(path: str) -> Callable[..., Callable[[Tensor], Tensor]]:
-    """The function ``make`` of a peer's adapter file."""
-    spec = importlib.util.spec_from_file_location("peer", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.make  # type: ignore[no-any-return]
-
-
-def measure(name: str, options: argparse.Namespace) -> dict[str, object]:
-    """One row of the table."""
-    device = options.device
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randint(256, (options.batch, options.side**2), generator=generator).to(device)
-    if device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    label, _, path = name.partition("=")
-    make = ours.make if not path else load(path)
-    graph = label.endswith("graph")
-    step = make(options.kind, options.units, options.side, device, graph, x)
-    times = time_step(step, x, options.repeats, options.warm_up)
-    memory = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else float("nan")
-    return {"peer": label, "ms": statistics.median(times), "spread": max(times) - min(times), "gib": memory}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", default="unitary-kronecker")
-    parser.add_argument("--units", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--side", type=int, default=28)
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Options of all programs here."""
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=5)
-    parser.add_argument("--tf32", action="store_true")
-    parser.add_argument("--peer", action="append", help="ours, ours-graph, or NAME=ADAPTER.py")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = options.tf32
-    where = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or "CPU"
-    rows = [measure(name, options) for name in options.peer or ["ours"]]
-    what = f"{options.kind} K={options.units} {options.side}×{options.side} batch {options.batch}"
-    print(f"{what} on {where}, torch {torch.__version__}")
-    for row in rows:
-        ratio = rows[0]["ms"] / row["ms"]  # type: ignore[operator]
-        took = f"{row['ms']:9.2f} ms  ±{row['spread']:.2f}  {row['gib']:.2f} GiB"
-        print(f"  {row['peer']:24} {took}  first/this {ratio:.2f}")
-    if options.json:
-        options.json.write_text(
-            json.dumps({"options": vars(options) | {"json": None}, "rows": rows}, default=str)
-        )
+    parser.add_argument("--cirkit", default="", help="folder that holds the package cirkit")
+    parser.add_argument("--prototype", default="", help="folder that holds prototype.py")
+    parser.add_argument("--one-process", action="store_true", help="start no process for each row")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    folders = {"cirkit": options.cirkit, "prototype": options.prototype}
+    return Plan(options.repeats, options.warm_up, folders, isolate=not options.one_process)
+
+
+def setups(options: argparse.Namespace) -> list[Setup]:
+    if options.suite:
+        chosen = suite(options.suite)
+    else:
+        inputs = "learnt" if options.set_up == "28" else "fixed"
+        base = Setup(options.kind, side=int(options.set_up), inputs=inputs)
+        chosen = [base.with_(units=units) for units in options.units or [8]]
+    changes = {name: getattr(options, name) for name in ("batch", "side") if getattr(options, name)}
+    return [setup.with_(device=options.device, **changes) for setup in chosen]
+
+
+def compare(setup: Setup, names: Sequence[str], options: argparse.Namespace) -> list[Row]:
+    """The rows of one model; with several rounds the peers take turns, and their times are put together."""
+    pairs = [(name, on) for name in names for on in precisions(name, options.tf32)]
+    rows: list[Row] = []
+    for _ in range(options.rounds):
+        turn = [measure(name, setup.with_(tf32=on), plan(options)) for name, on in pairs]
+        rows = [_merge(old, new) for old, new in zip(rows, turn, strict=True)] if rows else turn
+    return rows
+
+
+def precisions(name: str, choice: str) -> list[bool]:
+    """Whether torch's switch for TF32 is on; ours decides for itself where TF32 serves: one row."""
+    if choice == "both" and name.startswith("ours"):
+        return [False]
+    return {"on": [True], "off": [False], "both": [False, True]}[choice]
+
+
+def _merge(old: Row, new: Row) -> Row:
+    new.times, new.optimiser_times = old.times + new.times, old.optimiser_times + new.optimiser_times
+    new.problem = old.problem or new.problem
+    return new
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    names = options.peer or ["ours"]
+    where = machine(options.device)
+    print(where)
+    rows: list[Row] = []
+    for setup in options.setups:
+        made = compare(setup, names, options)
+        rows += made
+        print(f"\n{setup.describe()}\n{table(made, made[0].peer)}", flush=True)
+        if options.json:
+            write_json(options.json, rows, machine=where)
 
 
 if __name__ == "__main__":

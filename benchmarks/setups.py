@@ -1,0 +1,107 @@
+"""What is measured: one of the paper's models, a batch, and where and how the step runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import squircuit as sq
+
+KINDS = ("unitary-kronecker", "unitary-hadamard", "squared-kronecker", "squared-hadamard")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One model and one way to run its training step.
+
+    ``inputs`` are ``"learnt"`` in the paper's experiments on 28×28 images (an input layer is a K×256 complex
+    matrix) and ``"fixed"`` in its table of times for 32×32 ones, whose figures count no input weights but a
+    K×K sum on every input layer: there an input layer is K fixed orthonormal functions.
+    """
+
+    kind: str = "unitary-kronecker"
+    units: int = 8
+    batch: int = 256
+    side: int = 28
+    inputs: str = "learnt"
+    device: str = "cpu"
+    tf32: bool = False
+    graph: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"unknown kind {self.kind!r}: choose one of {', '.join(KINDS)}")
+        if self.inputs not in ("learnt", "fixed"):
+            raise ValueError(f"unknown inputs {self.inputs!r}: choose learnt or fixed")
+
+    @property
+    def is_unitary(self) -> bool:
+        """Semi-unitary weights, so that Z = 1 is not computed; otherwise log Z is part of every step."""
+        return self.kind.startswith("unitary")
+
+    @property
+    def product(self) -> str:
+        return self.kind.split("-")[1]
+
+    @property
+    def levels(self) -> int:
+        """How many values a variable has."""
+        return 256 if self.inputs == "learnt" else self.units
+
+    def circuit(self) -> sq.Circuit:
+        """The model as pure structure, without weights: every peer builds its own from it."""
+        learnt = self.inputs == "learnt"
+        return sq.build(
+            sq.regions.quad_tree((self.side, self.side)),
+            sq.Categorical(self.levels),
+            self.units,
+            self.product,  # type: ignore[arg-type]
+            unitary=self.is_unitary,
+            mixing=learnt,
+            input_sums=not learnt,
+        )
+
+    def data(self) -> Tensor:
+        """A batch of seeded noise, (B, d)."""
+        generator = torch.Generator().manual_seed(0)
+        return torch.randint(self.levels, (self.batch, self.side**2), generator=generator).to(self.device)
+
+    def describe(self) -> str:
+        image = f"{self.side}×{self.side}" + (" fixed inputs" if self.inputs == "fixed" else "")
+        return f"{self.kind} K={self.units}, {image}, batch {self.batch}"
+
+    def with_(self, **changes: Any) -> Setup:
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def suite(name: str) -> list[Setup]:
+    """The models of one table: ``gpu``, ``cpu``, ``kronecker``, ``hadamard``, ``squared`` or ``32``."""
+    kronecker = [Setup(units=8), Setup(units=16)]
+    hadamard = [Setup("unitary-hadamard", 256)]
+    squared = [Setup("squared-hadamard", units) for units in (64, 256, 512)]
+    small = [Setup(units=4, batch=64), Setup(units=8, batch=64), Setup("squared-hadamard", 16, batch=64)]
+    table = [Setup(kind, units) for kind, units in _TABLE]
+    suites = {
+        "gpu": kronecker + hadamard + squared,
+        "cpu": small,
+        "kronecker": kronecker,
+        "hadamard": hadamard,
+        "squared": squared,
+        "32": [setup.with_(side=32, inputs="fixed") for setup in table],
+    }
+    if name not in suites:
+        raise ValueError(f"unknown suite {name!r}: choose one of {', '.join(suites)}")
+    return suites[name]
+
+
+_TABLE = [
+    *(("squared-hadamard", units) for units in (8, 64, 256, 512)),
+    *(("unitary-hadamard", units) for units in (8, 64, 256, 512)),
+    *(("unitary-kronecker", units) for units in (8, 16)),
+]

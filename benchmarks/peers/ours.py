@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 import squircuit as sq
@@ -14,10 +13,8 @@ from setups import Setup
 
 def make(setup: Setup) -> Training:
     model = build(setup)
-    if setup.is_unitary:
-        return Training(loss(model), sq.optim.Polar(model.parameters(), lr=0.05))
-    adam = torch.optim.Adam(model.parameters(), lr=0.01, capturable=setup.graph)
-    return Training(loss(model), adam)
+    # free weights, those of the models that are not unitary, get Adam from the same optimiser
+    return Training(loss(model), sq.optim.Polar(model.parameters(), lr=0.05, free_lr=0.01))
 
 
 def make_landing(setup: Setup) -> Training:

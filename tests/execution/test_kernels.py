@@ -108,6 +108,21 @@ def test_the_kernels_of_the_optimiser_agree_with_plain_torch(shape):
 
 
 @needs_gpu
+def test_the_kernel_of_adam_agrees_with_plain_torch():
+    weights = [torch.randn(5, 300, dtype=torch.complex64), torch.randn(7)]
+    found = []
+    for device in ("cpu", "cuda"):
+        leaves = [torch.nn.Parameter(w.clone().to(device)) for w in weights]
+        optimiser = Polar(leaves, free_lr=0.1)
+        for _ in range(5):
+            optimiser.zero_grad()
+            sum((leaf.abs() ** 2).sum() for leaf in leaves).backward()
+            optimiser.step()
+        found.append([leaf.detach() for leaf in leaves])
+    assert all(close(b, a) for a, b in zip(*found, strict=True))
+
+
+@needs_gpu
 @pytest.mark.parametrize("units", [2, 4, 8])
 def test_values_and_gradients_on_the_gpu_agree_with_double_precision_on_the_cpu(units):
     circuit = sq.build(sq.regions.quad_tree((12, 12)), sq.Categorical(16), units).initialise(seed=0)
@@ -124,9 +139,12 @@ def test_values_and_gradients_on_the_gpu_agree_with_double_precision_on_the_cpu(
 
 
 @needs_gpu
-def test_a_captured_step_is_the_step():
+@pytest.mark.parametrize("units", [4, 40])
+def test_a_captured_step_is_the_step(units):
     def prepare():
-        model = sq.SquaredCircuit(sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(8), 4)).cuda()
+        product = "kronecker" if units < 8 else "hadamard"
+        circuit = sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(64), units, product)
+        model = sq.SquaredCircuit(circuit).cuda()
         optimiser = Polar(model.parameters(), lr=0.05)
 
         def step(x):

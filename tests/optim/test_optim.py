@@ -11,6 +11,7 @@ import torch
 import squircuit as sq
 from squircuit import optim
 from squircuit.optim.gram import Grams, inverse_square_root
+from squircuit.optim.wide import polar_step, tangent
 
 METHODS = {
     "Polar": lambda p, **k: optim.Polar(p, **{"lr": 0.05, **k}),
@@ -59,6 +60,20 @@ def test_the_gram_along_a_line_is_quadratic_in_the_step():
     slope, square = g.line(a, b)
     y = x - 0.3 * (a @ x + b * m)
     assert torch.allclose(g.xx - 0.3 * slope + 0.09 * square, y @ y.mH)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_wide_matrices_take_the_same_step_as_the_gram_core(rows):
+    x, m = semi_unitary(2, 40, 44), torch.randn(2, 40, 44, dtype=torch.complex128)
+    scale = 0.1 + torch.rand(2, rows, 1, dtype=torch.float64)
+    g = Grams.of(x, m)
+    a, b = g.scaled(*g.euclidean(), scale)
+    direction = a @ x + b * m
+    assert torch.allclose(tangent(x, m, scale), direction)
+    u, _, vh = torch.linalg.svd(
+        x - 0.5 / torch.linalg.matrix_norm(direction)[:, None, None] * direction, False
+    )
+    assert torch.allclose(polar_step(x, m, scale, rate=10.0, trust=0.5), u @ vh)
 
 
 def test_newton_schulz_gives_the_inverse_square_root():

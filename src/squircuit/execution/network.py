@@ -17,6 +17,7 @@ from torch import Tensor
 
 from squircuit.execution import planar, weighted_product
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
+from squircuit.execution.precision import tf32
 from squircuit.execution.scaled import normalise
 
 
@@ -186,17 +187,6 @@ class _Run(torch.autograd.Function):
             else:
                 _product_backward(network, state, group, g, pools)
         return (None, None, *reversed(inputs), *totals)
-
-
-@contextmanager
-def tf32(allowed: bool) -> Iterator[None]:
-    """TF32 in matrix products on or off, whatever the global setting, which is put back."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _pools(plan: Plan, like: Tensor) -> _State:

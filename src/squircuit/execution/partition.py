@@ -2,8 +2,8 @@
 
 One differentiable operation, forward and backward by hand, like the network's. Grams are scaled, R = e^s R̂
 with R̂ of trace K, so that free weights over hundreds of variables neither overflow nor vanish; the factor is
-held constant in the backward pass, which is exact because it cancels in log Z. Gradients of Hermitian matrices
-are Hermitian: with R = W A Wᴴ and G = ∂R, ∂W = 2 G W A and ∂A = Wᴴ G W.
+held constant in the backward pass, which is exact because it cancels in log Z. Gradients of Hermitian
+matrices are Hermitian: with R = W A Wᴴ and G = ∂R, ∂W = 2 G W A and ∂A = Wᴴ G W.
 
 Grams are never in TF32. The products of the backward pass are products of a training step and may be.
 """
@@ -18,8 +18,9 @@ from typing import Any, TypeAlias, final
 import torch
 from torch import Tensor
 
-from squircuit.execution.network import Network, tf32
+from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, SumGroup, Use
+from squircuit.execution.precision import tf32
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 

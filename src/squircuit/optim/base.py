@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from squircuit.circuits import Constraint
 from squircuit.errors import ParameterError
+from squircuit.optim import kernels
 from squircuit.optim.bundle import Bundle, bundles, real_view
 from squircuit.optim.gram import Grams
 
@@ -129,14 +130,19 @@ def vector_adam(bundle: Bundle, group: dict[str, Any]) -> tuple[list[Tensor], Gr
 
     The factors are real, (N, K1 or 1, 1), in double precision.
     """
-    by_row = group["second_moment"] == "row"
+    averages, beta = bundle.state("exp_avg"), group["betas"][0]
+    grams, norms = bundle.advance(averages, beta, 1 - beta)
+    return averages, grams, vector_scale(bundle, norms, group).double()
+
+
+def vector_scale(bundle: Bundle, norms: Tensor, group: dict[str, Any]) -> Tensor:
+    """1/((1−β₁ᵗ)√v̂), (N, K1 or 1, 1), with ‖g_k‖² of the rows, (N, K1, 1)."""
     beta1, beta2 = group["betas"]
-    averages = bundle.state("exp_avg")
-    grams, norms = bundle.advance(averages, beta1, 1 - beta1)  # ‖g_k‖², (N, K1, 1)
     step = bundle.spread([state["step"] for state in bundle.states])
-    squares = _second_moment(bundle, norms, by_row, beta2)
+    squares = _second_moment(bundle, norms, group["second_moment"] == "row", beta2)
     corrected = (squares / (1 - beta2**step)).sqrt()
-    return averages, grams, (1 / ((1 - beta1**step) * (corrected + group["eps"]))).double()
+    scale: Tensor = 1 / ((1 - beta1**step) * (corrected + group["eps"]))
+    return scale
 
 
 def _second_moment(bundle: Bundle, norms: Tensor, by_row: bool, decay: float) -> Tensor:
@@ -158,17 +164,21 @@ def _second_moment(bundle: Bundle, norms: Tensor, by_row: bool, decay: float) ->
 def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     """Adam, entry by entry; real and imaginary parts apart. The learning rate is ``free_lr``."""
     value = torch.view_as_real(parameter) if parameter.is_complex() else parameter
-    grad = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+    grad = torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * value
     if "exp_avg" not in state:
         state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(value), torch.zeros_like(value)
     beta1, beta2 = group["betas"]
-    step = state["step"]
-    state["exp_avg"].lerp_(grad, 1 - beta1)
-    state["exp_avg_sq"].lerp_(grad.square(), 1 - beta2)
-    corrected = (state["exp_avg_sq"] / (1 - beta2**step)).sqrt()
-    value.sub_(group["free_lr"] / (1 - beta1**step) * state["exp_avg"] / (corrected + group["eps"]))
+    rate = group["free_lr"] / (1 - beta1 ** state["step"])
+    correction = (1 - beta2 ** state["step"]).sqrt()
+    average, square = state["exp_avg"], state["exp_avg_sq"]
+    if kernels.adam_usable(value, grad):
+        kernels.adam(value, grad, average, square, rate, correction, group["betas"], group["eps"])
+        return
+    average.lerp_(grad, 1 - beta1)
+    square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    value.sub_(average.div(square.sqrt().div_(correction).add_(group["eps"])).mul_(rate))
 
 
 def _split(params: Params) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ from torch import Tensor
 from squircuit.optim import kernels
 from squircuit.optim.gram import Grams, double
 
+WIDE = 32  # rows
+
 
 @final
 @dataclass
@@ -27,6 +29,11 @@ class Bundle:
     weights: list[Tensor] = field(default_factory=list)  # (S, K1, K2) each
     gradients: list[Tensor] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_wide(self) -> bool:
+        """K1×K1 matrices are no smaller than the weights: the Gram core does not pay."""
+        return self.rows > WIDE and any(weight.shape[2] < 4 * self.rows for weight in self.weights)
 
     @property
     def sizes(self) -> list[int]:
@@ -55,14 +62,21 @@ class Bundle:
         """
         if self.fused:
             return self._advance_fused(averages, decay, factor)
-        for average, gradient in zip(averages, self.gradients, strict=True):
-            real_view(average).mul_(decay).add_(real_view(gradient), alpha=factor)
+        norms = self.accumulate(averages, decay, factor)
         found = [Grams.of(x, m) for x, m in zip(self.weights, averages, strict=True)]
-        norms = [real_view(g).square().sum(dim=-1, keepdim=True) for g in self.gradients]
         if len(found) == 1:
-            return found[0], norms[0]
+            return found[0], norms
         parts = zip(*((g.xx, g.xm, g.mm) for g in found), strict=True)
-        return Grams(*(torch.cat(part) for part in parts)), torch.cat(norms)
+        return Grams(*(torch.cat(part) for part in parts)), norms
+
+    def accumulate(self, averages: list[Tensor], decay: float, factor: float) -> Tensor:
+        """m ← decay·m + factor·g in place; the squared norms of the rows of g, (N, K1, 1)."""
+        norms = []
+        for average, gradient in zip(averages, self.gradients, strict=True):
+            grad = real_view(gradient)
+            real_view(average).mul_(decay).add_(grad, alpha=factor)
+            norms.append(torch.linalg.vector_norm(grad, dim=-1, keepdim=True).square_())
+        return torch.cat(norms) if len(norms) > 1 else norms[0]
 
     def _advance_fused(self, averages: list[Tensor], decay: float, factor: float) -> tuple[Grams, Tensor]:
         sums = kernels.Sums(sum(self.sizes), self.rows, self.weights[0].device)

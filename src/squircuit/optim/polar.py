@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from squircuit.optim.base import Params, StiefelOptimizer, vector_adam
+import torch
+
+from squircuit.optim.base import Params, StiefelOptimizer, vector_adam, vector_scale
 from squircuit.optim.bundle import Bundle
 from squircuit.optim.gram import inverse_square_root, root_of_trace
+from squircuit.optim.wide import polar_step
 
 
 @final
@@ -43,12 +46,22 @@ class Polar(StiefelOptimizer):
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
     def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
+        if bundle.is_wide:
+            self._update_wide(bundle, group)
+            return
         averages, g, scale = vector_adam(bundle, group)
         a, b = g.scaled(*g.euclidean(), scale)
         slope, square = g.line(a, b)
         rate = (group["trust"] / (root_of_trace(square) + 1e-30)).clamp_max(group["lr"])
         root = inverse_square_root(g.xx - rate * slope + rate.square() * square)
         bundle.apply(averages, root - rate * (root @ a), root * (-rate * b).mT)
+
+    def _update_wide(self, bundle: Bundle, group: dict[str, Any]) -> None:
+        averages, beta = bundle.state("exp_avg"), group["betas"][0]
+        scale = vector_scale(bundle, bundle.accumulate(averages, beta, 1 - beta), group)
+        parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
+        for weight, average, factor in parts:
+            weight.copy_(polar_step(weight, average, factor, group["lr"], group["trust"]))
 
 
 @final

@@ -97,8 +97,8 @@ if triton is not None:
             hot = (column[:, None] == value).to(tl.float32)
             inside = (row < units) & (b < batch)[None, :]
             at = gradient + (fold * units + row) * 2 * batch + b[None, :]
-            real = tl.dot(tl.load(at, inside, 0.0), hot, real, input_precision="tf32x3")
-            imaginary = tl.dot(tl.load(at + batch, inside, 0.0), hot, imaginary, input_precision="tf32x3")
+            real = tl.dot(tl.load(at, inside, 0.0), hot, real, input_precision="tf32")
+            imaginary = tl.dot(tl.load(at + batch, inside, 0.0), hot, imaginary, input_precision="tf32")
         target = out + ((fold * units + row) * values + value) * 2
         inside = (row < units) & (value < values)
         tl.store(target, real, inside)

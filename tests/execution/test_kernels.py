@@ -11,8 +11,10 @@ from squircuit.execution.graph import CapturedStep
 from squircuit.execution.inputs import lookup
 from squircuit.execution.kernels import products, rows
 from squircuit.execution.scaled import normalise
-from squircuit.optim import Polar, kernels
+from squircuit.optim import Polar
 from squircuit.optim.gram import Grams
+from squircuit.optim.kernels import passes
+from squircuit.optim.polar import polar_factors
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 SHAPES = [(3, 4, 16, 33), (2, 8, 64, 256), (1, 1, 4, 1), (2, 3, 9, 100)]
@@ -94,8 +96,8 @@ def test_the_kernels_of_the_optimiser_agree_with_plain_torch(shape):
     x, g, m = (torch.randn(shape, dtype=torch.complex64) / shape[-1] ** 0.5 for _ in range(3))
     alpha, beta = (torch.randn(shape[0], shape[1], shape[1], dtype=torch.complex64) for _ in range(2))
     gx, gg, gm = x.cuda(), g.cuda(), m.cuda()
-    sums = kernels.Sums(shape[0] + 1, shape[1] + 1, gx.device)  # the matrices of another parameter come first
-    kernels.momentum_and_grams(gx, gg, gm, 0.9, 0.1, sums, start=1)
+    sums = passes.Sums(shape[0] + 1, shape[1] + 1, gx.device)  # the matrices of another parameter come first
+    passes.momentum_and_grams(gx, gg, gm, 0.9, 0.1, sums, start=1)
     *products, squares = (part[1:, : shape[1], : shape[1]] for part in sums.grams())
     average = m.lerp(g, 0.1)
     assert close(gm, average)
@@ -103,8 +105,22 @@ def test_the_kernels_of_the_optimiser_agree_with_plain_torch(shape):
     for found, expected in zip(products, (plain.xx, plain.xm, plain.mm), strict=True):
         assert close(found, expected)
     assert close(squares.squeeze(2), g.abs().square().sum(dim=2))
-    kernels.combine(gx, gm, kernels.factors(alpha.cuda(), beta.cuda()), start=0)
+    passes.combine(gx, gm, passes.factors(alpha.cuda(), beta.cuda()), start=0)
     assert close(gx, alpha @ x + beta @ average)
+
+
+@needs_gpu
+@pytest.mark.parametrize("rows", [2, 5, 8, 16])
+@pytest.mark.parametrize("by_row", [True, False])
+def test_the_kernel_between_the_passes_of_polar_agrees_with_plain_torch(rows, by_row):
+    x, m = (torch.randn(7, rows, 40, dtype=torch.complex128) for _ in range(2))
+    x = torch.linalg.qr(x.mH)[0].mH + 1e-3 * x
+    scale = 0.1 + torch.rand(7, rows if by_row else 1, 1, dtype=torch.float64)
+    g = Grams.of(x, m)
+    on_gpu = Grams(g.xx.cuda(), g.xm.cuda(), g.mm.cuda())
+    for lr in (0.01, 10.0):
+        plain, found = polar_factors(g, scale, lr, 0.5), polar_factors(on_gpu, scale.cuda(), lr, 0.5)
+        assert all(close(a, b, 1e-10) for a, b in zip(found, plain, strict=True))
 
 
 @needs_gpu

@@ -14,9 +14,9 @@ from torch.optim import Optimizer
 
 from squircuit.circuits import Constraint
 from squircuit.errors import ParameterError
-from squircuit.optim import kernels
 from squircuit.optim.bundle import Bundle, bundles, real_view
 from squircuit.optim.gram import Grams
+from squircuit.optim.kernels import adam as adam_kernel
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
 
@@ -173,8 +173,8 @@ def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict
     rate = group["free_lr"] / (1 - beta1 ** state["step"])
     correction = (1 - beta2 ** state["step"]).sqrt()
     average, square = state["exp_avg"], state["exp_avg_sq"]
-    if kernels.adam_usable(value, grad):
-        kernels.adam(value, grad, average, square, rate, correction, group["betas"], group["eps"])
+    if adam_kernel.usable(value, grad):
+        adam_kernel.adam(value, grad, average, square, rate, correction, group["betas"], group["eps"])
         return
     average.lerp_(grad, 1 - beta1)
     square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)

@@ -9,8 +9,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from squircuit.optim import kernels
 from squircuit.optim.gram import Grams, double
+from squircuit.optim.kernels import passes
 
 WIDE = 32  # rows
 
@@ -79,9 +79,9 @@ class Bundle:
         return torch.cat(norms) if len(norms) > 1 else norms[0]
 
     def _advance_fused(self, averages: list[Tensor], decay: float, factor: float) -> tuple[Grams, Tensor]:
-        sums = kernels.Sums(sum(self.sizes), self.rows, self.weights[0].device)
+        sums = passes.Sums(sum(self.sizes), self.rows, self.weights[0].device)
         for start, x, g, m in zip(self._starts(), self.weights, self.gradients, averages, strict=True):
-            kernels.momentum_and_grams(x, g, m, decay, factor, sums, start)
+            passes.momentum_and_grams(x, g, m, decay, factor, sums, start)
         xx, xm, mm, norms = sums.grams()
         if any(weight.shape[1] < self.rows for weight in self.weights):
             filling = torch.cat([_filling(self.rows, w) for w in self.weights])
@@ -91,9 +91,9 @@ class Bundle:
     def apply(self, averages: list[Tensor], alpha: Tensor, beta: Tensor) -> None:
         """X ← αX + βM of every parameter, in place."""
         if self.fused:
-            factors = kernels.factors(alpha, beta)
+            factors = passes.factors(alpha, beta)
             for start, weight, average in zip(self._starts(), self.weights, averages, strict=True):
-                kernels.combine(weight, average, factors, start)
+                passes.combine(weight, average, factors, start)
             return
         for weight, average, a, b in zip(
             self.weights, averages, torch.split(alpha, self.sizes), torch.split(beta, self.sizes), strict=True
@@ -112,7 +112,7 @@ def bundles(parameters: Iterable[tuple[Tensor, Tensor, dict[str, Any]]]) -> list
     """Weights (S, K1, K2), gradients and states in as few bundles as can be."""
     made: dict[tuple[Any, ...], Bundle] = {}
     for weight, gradient, state in parameters:
-        fused = kernels.usable(weight)
+        fused = passes.usable(weight)
         key = (weight.dtype, weight.device, "fused" if fused else weight.shape[1])
         bundle = made.setdefault(key, Bundle(rows=0, fused=fused))
         bundle.rows = max(bundle.rows, weight.shape[1])

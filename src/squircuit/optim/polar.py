@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, final
 
 import torch
+from torch import Tensor
 
+from squircuit.errors import ParameterError
 from squircuit.optim.base import Params, StiefelOptimizer, vector_adam, vector_scale
 from squircuit.optim.bundle import Bundle
-from squircuit.optim.gram import inverse_square_root, root_of_trace
+from squircuit.optim.gram import STEPS, Grams, inverse_square_root, root_of_trace
+from squircuit.optim.kernels import polar as kernel
 from squircuit.optim.wide import polar_step
 
 
@@ -42,6 +45,10 @@ class Polar(StiefelOptimizer):
         trust: float = 0.5,
         weight_decay: float = 0.0,
     ) -> None:
+        if not 0 < trust <= 1:
+            raise ParameterError(
+                f"trust must lie in (0, 1]: the retraction converges only there; got {trust}"
+            )
         options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps, "trust": trust}
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
@@ -50,11 +57,7 @@ class Polar(StiefelOptimizer):
             self._update_wide(bundle, group)
             return
         averages, g, scale = vector_adam(bundle, group)
-        a, b = g.scaled(*g.euclidean(), scale)
-        slope, square = g.line(a, b)
-        rate = (group["trust"] / (root_of_trace(square) + 1e-30)).clamp_max(group["lr"])
-        root = inverse_square_root(g.xx - rate * slope + rate.square() * square)
-        bundle.apply(averages, root - rate * (root @ a), root * (-rate * b).mT)
+        bundle.apply(averages, *polar_factors(g, scale, group["lr"], group["trust"]))
 
     def _update_wide(self, bundle: Bundle, group: dict[str, Any]) -> None:
         averages, beta = bundle.state("exp_avg"), group["betas"][0]
@@ -62,6 +65,18 @@ class Polar(StiefelOptimizer):
         parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
         for weight, average, factor in parts:
             weight.copy_(polar_step(weight, average, factor, group["lr"], group["trust"]))
+
+
+def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> tuple[Tensor, Tensor]:
+    """α, β of X⁺ = αX + βM = (YYᴴ)^(-1/2) Y, where Y = X − ηD, D the scaled tangent part of M, η‖D‖ ≤ trust."""
+    steps = STEPS if trust <= 0.5 else 2 * STEPS
+    if kernel.usable(g.xx):
+        return kernel.polar_factors(g.xx, g.xm, g.mm, scale, lr, trust, steps)
+    a, b = g.scaled(*g.euclidean(), scale)
+    slope, square = g.line(a, b)
+    rate = (trust / (root_of_trace(square) + 1e-30)).clamp_max(lr)
+    root = inverse_square_root(g.xx - rate * slope + rate.square() * square, steps)
+    return root - rate * (root @ a), root * (-rate * b).mT
 
 
 @final

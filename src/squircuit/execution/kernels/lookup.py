@@ -40,8 +40,8 @@ def scatter(gradient: Tensor, x: Tensor, values: int) -> Tensor:
     """Σ_b g_b [x_b = v]: planes (F, K, 2, B), (F, B) → (F, K, V) complex64."""
     folds, units, _, batch = gradient.shape
     out = torch.empty(folds, units, values, 2, device=gradient.device)
-    rows = max(16, min(32, triton.next_power_of_2(units)))
-    width = max(16, min(64, triton.next_power_of_2(values)))
+    rows = max(16, min(64, triton.next_power_of_2(units)))
+    width = max(16, min(128, triton.next_power_of_2(values)))
     grid = (folds * triton.cdiv(units, rows), triton.cdiv(values, width))
     _scatter[grid](gradient, x.contiguous(), out, units, values, batch, ROWS=rows, VALUES=width, BATCH=32)
     return torch.view_as_complex(out)
@@ -74,6 +74,17 @@ if triton is not None:
         tl.store(target + batch, tl.load(at + 1, inside, 0.0), inside)
 
     @triton.jit
+    def _add_hot(g, hot, total):
+        # g in three parts of eight bits each is all of single precision, and zeros and ones are exact
+        high = g.to(tl.bfloat16)
+        rest = g - high.to(tl.float32)
+        middle = rest.to(tl.bfloat16)
+        low = (rest - middle.to(tl.float32)).to(tl.bfloat16)
+        total = tl.dot(low, hot, total)
+        total = tl.dot(middle, hot, total)
+        return tl.dot(high, hot, total)
+
+    @triton.jit
     def _scatter(
         gradient,
         x,
@@ -94,11 +105,11 @@ if triton is not None:
         for start in range(0, batch, BATCH):
             b = start + tl.arange(0, BATCH)
             column = tl.load(x + fold * batch + b, b < batch, -1)
-            hot = (column[:, None] == value).to(tl.float32)
+            hot = (column[:, None] == value).to(tl.bfloat16)
             inside = (row < units) & (b < batch)[None, :]
             at = gradient + (fold * units + row) * 2 * batch + b[None, :]
-            real = tl.dot(tl.load(at, inside, 0.0), hot, real, input_precision="tf32")
-            imaginary = tl.dot(tl.load(at + batch, inside, 0.0), hot, imaginary, input_precision="tf32")
+            real = _add_hot(tl.load(at, inside, 0.0), hot, real)
+            imaginary = _add_hot(tl.load(at + batch, inside, 0.0), hot, imaginary)
         target = out + ((fold * units + row) * values + value) * 2
         inside = (row < units) & (value < values)
         tl.store(target, real, inside)

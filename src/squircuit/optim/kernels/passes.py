@@ -20,8 +20,8 @@ except ImportError:  # pragma: no cover - depends on the machine
     triton = None
 
 COLUMNS = 32  # reals of a tile of pass 1
-CHUNK = 64  # tiles a program
-WIDE_COLUMNS = 128  # reals of a tile of pass 2
+PROGRAMS = 4096  # of pass 1, enough to fill a GPU; each takes up to 64 tiles
+WIDE_COLUMNS = 256  # reals of a tile of pass 2
 MINIMUM_ROWS, MOST_ROWS = 8, 16
 
 
@@ -59,12 +59,14 @@ def momentum_and_grams(
     """m ← decay·m + factor·g in place; adds the Grams to the matrices of ``sums`` from ``start`` on."""
     count, rows, columns = weight.shape
     x, g, m = (torch.view_as_real(t) for t in (weight, gradient.contiguous(), momentum))
-    grid = (count, triton.cdiv(2 * columns, COLUMNS * CHUNK))
+    tiles = triton.cdiv(2 * columns, COLUMNS)
+    chunk = max(4, min(64, triton.next_power_of_2(triton.cdiv(count * tiles, PROGRAMS))))
+    grid = (count, triton.cdiv(tiles, chunk))
     products, norms = sums.products[:, start:], sums.norms[start:]
     total = sums.products.stride(0)  # from real to imaginary parts
     _first[grid](
         x, g, m, products, norms, total, rows, 2 * columns, decay, factor,
-        ROWS=sums.padded, COLUMNS=COLUMNS, CHUNK=CHUNK, num_warps=sums.padded // 8,
+        ROWS=sums.padded, COLUMNS=COLUMNS, CHUNK=chunk, num_warps=sums.padded // 8,
     )  # fmt: skip
 
 
@@ -80,48 +82,11 @@ def combine(weight: Tensor, momentum: Tensor, factors: Tensor, start: int) -> No
     x, m = torch.view_as_real(weight), torch.view_as_real(momentum)
     _second[grid](
         x, m, factors[start:], rows, factors.shape[-1], 2 * columns,
-        ROWS=max(16, triton.next_power_of_2(rows)), COLUMNS=WIDE_COLUMNS, num_warps=2,
+        ROWS=triton.next_power_of_2(rows), COLUMNS=WIDE_COLUMNS,
     )  # fmt: skip
 
 
-def adam_usable(value: Tensor, gradient: Tensor) -> bool:
-    """The kernel of Adam can serve this parameter: contiguous float32 on a CUDA device."""
-    return triton is not None and all(
-        t.is_cuda and t.dtype == torch.float32 and t.is_contiguous() for t in (value, gradient)
-    )
-
-
-def adam(
-    value: Tensor,
-    gradient: Tensor,
-    average: Tensor,
-    square: Tensor,
-    rate: Tensor,
-    correction: Tensor,
-    betas: tuple[float, float],
-    eps: float,
-) -> None:
-    """One step of Adam in one pass: w ← w − rate·m/(√v/correction + ε). Twin: ``base.adam``."""
-    count, block = value.numel(), 1024
-    scalars = torch.stack([rate, correction]).float()
-    _adam[(triton.cdiv(count, block),)](
-        value, gradient, average, square, scalars, count, *betas, eps, BLOCK=block
-    )
-
-
 if triton is not None:
-
-    @triton.jit
-    def _adam(value, gradient, average, square, scalars, count, beta1, beta2, eps, BLOCK: tl.constexpr):
-        place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-        inside = place < count
-        g = tl.load(gradient + place, inside, 0.0)
-        m = beta1 * tl.load(average + place, inside, 0.0) + (1 - beta1) * g
-        v = beta2 * tl.load(square + place, inside, 0.0) + (1 - beta2) * g * g
-        change = tl.load(scalars) * m / (tl.sqrt(v) / tl.load(scalars + 1) + eps)
-        tl.store(average + place, m, inside)
-        tl.store(square + place, v, inside)
-        tl.store(value + place, tl.load(value + place, inside, 0.0) - change, inside)
 
     @triton.jit
     def _first(
@@ -179,24 +144,25 @@ if triton is not None:
 
     @triton.jit
     def _second(x, m, factors, rows, stride, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+        # one row of X and of M after the other, in plain single precision: all are read before any is written
         s = tl.program_id(0).to(tl.int64)
         k = tl.arange(0, ROWS)
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-        inside = (k[:, None] < rows) & (column[None, :] < columns)
-        place = s * rows * columns + k[:, None] * columns + column[None, :]
-        small = (k[:, None] < rows) & (k[None, :] < rows)
         step = stride * stride
-        factor = factors + s * 4 * step + k[:, None] * stride + k[None, :]
-        a_r, a_i = tl.load(factor, small, 0.0), tl.load(factor + step, small, 0.0)
-        b_r, b_i = tl.load(factor + 2 * step, small, 0.0), tl.load(factor + 3 * step, small, 0.0)
-        x_r, x_i = tl.split(tl.reshape(tl.load(x + place, inside, 0.0), (ROWS, COLUMNS // 2, 2)))
-        m_r, m_i = tl.split(tl.reshape(tl.load(m + place, inside, 0.0), (ROWS, COLUMNS // 2, 2)))
-        real = tl.dot(a_r, x_r, input_precision="tf32x3")
-        real = tl.dot(-a_i, x_i, real, input_precision="tf32x3")
-        real = tl.dot(b_r, m_r, real, input_precision="tf32x3")
-        real = tl.dot(-b_i, m_i, real, input_precision="tf32x3")
-        imaginary = tl.dot(a_r, x_i, input_precision="tf32x3")
-        imaginary = tl.dot(a_i, x_r, imaginary, input_precision="tf32x3")
-        imaginary = tl.dot(b_r, m_i, imaginary, input_precision="tf32x3")
-        imaginary = tl.dot(b_i, m_r, imaginary, input_precision="tf32x3")
+        real = tl.zeros((ROWS, COLUMNS // 2), dtype=tl.float32)
+        imaginary = tl.zeros((ROWS, COLUMNS // 2), dtype=tl.float32)
+        for j in range(rows):
+            place = (s * rows + j) * columns + column
+            x_r, x_i = tl.split(tl.reshape(tl.load(x + place, column < columns, 0.0), (COLUMNS // 2, 2)))
+            m_r, m_i = tl.split(tl.reshape(tl.load(m + place, column < columns, 0.0), (COLUMNS // 2, 2)))
+            factor = factors + s * 4 * step + k * stride + j
+            a_r = tl.load(factor, k < rows, 0.0)[:, None]
+            a_i = tl.load(factor + step, k < rows, 0.0)[:, None]
+            b_r = tl.load(factor + 2 * step, k < rows, 0.0)[:, None]
+            b_i = tl.load(factor + 3 * step, k < rows, 0.0)[:, None]
+            real += a_r * x_r[None, :] - a_i * x_i[None, :] + b_r * m_r[None, :] - b_i * m_i[None, :]
+            imaginary += a_r * x_i[None, :] + a_i * x_r[None, :] + b_r * m_i[None, :] + b_i * m_r[None, :]
+        inside = (k[:, None] < rows) & (column[None, :] < columns)
+        place = (s * rows + k[:, None]) * columns + column[None, :]
+        tl.debug_barrier()
         tl.store(x + place, tl.reshape(tl.join(real, imaginary), (ROWS, COLUMNS)), inside)

@@ -1,0 +1,1 @@
+"""Triton kernels of the optimisers, each with a twin in plain torch."""

@@ -15,6 +15,7 @@ from squircuit.optim import Polar
 from squircuit.optim.gram import Grams
 from squircuit.optim.kernels import passes
 from squircuit.optim.polar import polar_factors
+from squircuit.optim.wide import factor
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 SHAPES = [(3, 4, 16, 33), (2, 8, 64, 256), (1, 1, 4, 1), (2, 3, 9, 100)]
@@ -121,6 +122,13 @@ def test_the_kernel_between_the_passes_of_polar_agrees_with_plain_torch(rows, by
     for lr in (0.01, 10.0):
         plain, found = polar_factors(g, scale, lr, 0.5), polar_factors(on_gpu, scale.cuda(), lr, 0.5)
         assert all(close(a, b, 1e-10) for a, b in zip(found, plain, strict=True))
+
+
+@needs_gpu
+@pytest.mark.parametrize("rows", [3, 40])
+def test_the_kernel_of_the_tangent_direction_agrees_with_plain_torch(rows):
+    cross, scale = torch.randn(2, rows, rows, dtype=torch.complex64), torch.rand(2, rows, 1)
+    assert close(factor(cross.cuda(), scale.cuda()), factor(cross, scale))
 
 
 @needs_gpu

@@ -74,7 +74,10 @@ class Bundle:
         norms = []
         for average, gradient in zip(averages, self.gradients, strict=True):
             grad = real_view(gradient)
-            real_view(average).mul_(decay).add_(grad, alpha=factor)
+            if decay + factor == 1:
+                real_view(average).lerp_(grad, factor)  # one pass in place of two
+            else:
+                real_view(average).mul_(decay).add_(grad, alpha=factor)
             norms.append(torch.linalg.vector_norm(grad, dim=-1, keepdim=True).square_())
         return torch.cat(norms) if len(norms) > 1 else norms[0]
 

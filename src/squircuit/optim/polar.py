@@ -64,11 +64,11 @@ class Polar(StiefelOptimizer):
         scale = vector_scale(bundle, bundle.accumulate(averages, beta, 1 - beta), group)
         parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
         for weight, average, factor in parts:
-            weight.copy_(polar_step(weight, average, factor, group["lr"], group["trust"]))
+            polar_step(weight, average, factor, group["lr"], group["trust"])
 
 
 def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> tuple[Tensor, Tensor]:
-    """α, β of X⁺ = αX + βM = (YYᴴ)^(-1/2) Y, where Y = X − ηD, D the scaled tangent part of M, η‖D‖ ≤ trust."""
+    """α, β of X⁺ = αX + βM = (YYᴴ)^(-1/2) Y with Y = X − ηD, D the scaled tangent part of M, η‖D‖ ≤ trust."""
     steps = STEPS if trust <= 0.5 else 2 * STEPS
     if kernel.usable(g.xx):
         return kernel.polar_factors(g.xx, g.xm, g.mm, scale, lr, trust, steps)

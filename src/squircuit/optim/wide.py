@@ -13,12 +13,13 @@ from torch import Tensor
 
 from squircuit.execution.precision import tf32
 from squircuit.optim.bundle import real_view
+from squircuit.optim.kernels import tangent as kernel
 
 STEPS = {torch.float32: 1, torch.float64: 2}  #: of Newton–Schulz after the polynomial
 
 
-def polar_step(x: Tensor, m: Tensor, scale: Tensor, rate: float | Tensor, trust: float) -> Tensor:
-    """(YYᴴ)^(-1/2) Y with Y = X − ηD, D the scaled tangent part of M, η ≤ rate and η‖D‖_F ≤ trust.
+def polar_step(x: Tensor, m: Tensor, scale: Tensor, rate: float | Tensor, trust: float) -> None:
+    """X ← (YYᴴ)^(-1/2) Y with Y = X − ηD, D the scaled tangent part of M, η ≤ rate and η‖D‖_F ≤ trust.
 
     D is tangent, so YYᴴ = I + E with E = η²DDᴴ, whose eigenvalues lie in [0, trust²]: a quadratic polynomial
     of E comes within 10⁻⁴ of the inverse square root, and Newton–Schulz does the rest. Its Gram, which alone
@@ -37,11 +38,11 @@ def polar_step(x: Tensor, m: Tensor, scale: Tensor, rate: float | Tensor, trust:
         error = direction @ direction.mH
         y = direction.add_(x)
         constant, linear, quadratic = inverse_root_polynomial(trust**2)
-        inner = (error @ y).mul_(quadratic).add_(y, alpha=linear)
-        y = y.baddbmm_(error, inner, beta=constant)
-    for _ in range(STEPS[x.dtype.to_real()] * (1 if trust <= 0.5 else 2)):
-        y = _newton_schulz(y)
-    return y
+        inner = torch.baddbmm(y, error, y, beta=linear, alpha=quadratic)
+        y.baddbmm_(error, inner, beta=constant)
+    for _ in range(STEPS[x.dtype.to_real()] * (1 if trust <= 0.5 else 2) - 1):
+        y = _newton_schulz(y, torch.empty_like(y))
+    _newton_schulz(y, x)
 
 
 def tangent(x: Tensor, m: Tensor, scale: Tensor) -> Tensor:
@@ -50,10 +51,15 @@ def tangent(x: Tensor, m: Tensor, scale: Tensor) -> Tensor:
     R = M − HX with H, N the Hermitian and the skew part of C = XMᴴ, and RXᴴ = −N; so sR is made tangent by
     adding ½(sN + (sN)ᴴ) X, and all together D = sM − AX with A = ¼(s_i + s_j) C + ¼(3s_i − s_j) Cᴴ.
     """
-    cross = x @ m.mH
-    other = scale.mT if scale.shape[1] > 1 else scale
-    factor = (0.25 * (scale + other)) * cross + (0.25 * (3 * scale - other)) * cross.mH
-    return (scale * m).baddbmm_(factor, x, alpha=-1)
+    return (scale * m).baddbmm_(factor(x @ m.mH, scale.expand(-1, x.shape[1], 1)), x, alpha=-1)
+
+
+def factor(cross: Tensor, scale: Tensor) -> Tensor:
+    """A = ¼(s_i + s_j) C + ¼(3s_i − s_j) Cᴴ, with C (S, K1, K1) and s (S, K1, 1)."""
+    if kernel.usable(cross):
+        return kernel.factor(cross, scale)
+    other = scale.mT
+    return 0.25 * ((scale + other) * cross + (3 * scale - other) * cross.mH)
 
 
 def inverse_root_polynomial(largest: float) -> tuple[float, float, float]:
@@ -70,10 +76,10 @@ def inverse_root_polynomial(largest: float) -> tuple[float, float, float]:
     return at_u - slope * u + bend * u * v, slope - bend * (u + v), bend
 
 
-def _newton_schulz(y: Tensor) -> Tensor:
+def _newton_schulz(y: Tensor, out: Tensor) -> Tensor:
     """½(3I − YYᴴ)Y, as Y plus a small correction, so that rounding in its product is small too."""
     with tf32(False):
         gram = y @ y.mH
     gram.diagonal(dim1=1, dim2=2).sub_(1)
     with tf32(True):
-        return torch.baddbmm(y, gram, y, alpha=-0.5)
+        return torch.baddbmm(y, gram, y, alpha=-0.5, out=out)

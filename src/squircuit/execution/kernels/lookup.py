@@ -40,7 +40,7 @@ def scatter(gradient: Tensor, x: Tensor, values: int) -> Tensor:
     """Σ_b g_b [x_b = v]: planes (F, K, 2, B), (F, B) → (F, K, V) complex64."""
     folds, units, _, batch = gradient.shape
     out = torch.empty(folds, units, values, 2, device=gradient.device)
-    rows = max(16, min(64, triton.next_power_of_2(units)))
+    rows = 16  # the least that matrix units take; more per program is slower
     width = max(16, min(128, triton.next_power_of_2(values)))
     grid = (folds * triton.cdiv(units, rows), triton.cdiv(values, width))
     _scatter[grid](gradient, x.contiguous(), out, units, values, batch, ROWS=rows, VALUES=width, BATCH=32)

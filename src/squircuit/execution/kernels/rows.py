@@ -27,7 +27,7 @@ def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
     """Σ_i T_ki a_i: (F, K, I, 2, B), (F, I, 2, B) → (F, K, 2, B). One read of T."""
     folds, units, rows, _, batch = product.shape
     out = product.new_empty(folds, units, 2, batch)
-    block = min(128, triton.next_power_of_2(batch))
+    block = min(256, triton.next_power_of_2(batch))
     grid = (folds * units, triton.cdiv(batch, block))
     _reduce[grid](
         product, left, out, units, rows, batch, ROWS=min(16, triton.next_power_of_2(rows)), BATCH=block
@@ -39,7 +39,7 @@ def spread_rows(product: Tensor, left: Tensor, gradient: Tensor) -> tuple[Tensor
     """∂a_i = Σ_k T_ki* g_k, (F, I, 2, B), and P_ki = g_k a_i*, like T. One read of T, one write of P."""
     folds, units, rows, _, batch = product.shape
     of_left, outer = torch.empty_like(left), torch.empty_like(product)
-    block = min(128, triton.next_power_of_2(batch))
+    block = min(64, triton.next_power_of_2(batch))
     tile = min(16, triton.next_power_of_2(rows))
     grid = (folds * triton.cdiv(rows, tile), triton.cdiv(batch, block))
     _spread[grid](product, left, gradient, of_left, outer, units, rows, batch, ROWS=tile, BATCH=block)

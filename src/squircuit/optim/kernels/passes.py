@@ -21,7 +21,7 @@ except ImportError:  # pragma: no cover - depends on the machine
 
 COLUMNS = 32  # reals of a tile of pass 1
 PROGRAMS = 4096  # of pass 1, enough to fill a GPU; each takes up to 64 tiles
-WIDE_COLUMNS = 256  # reals of a tile of pass 2
+WIDE_COLUMNS = 128  # reals of a tile of pass 2
 MINIMUM_ROWS, MOST_ROWS = 8, 16
 
 
@@ -80,9 +80,15 @@ def combine(weight: Tensor, momentum: Tensor, factors: Tensor, start: int) -> No
     count, rows, columns = weight.shape
     grid = (count, triton.cdiv(2 * columns, WIDE_COLUMNS))
     x, m = torch.view_as_real(weight), torch.view_as_real(momentum)
-    _second[grid](
+    if rows > MINIMUM_ROWS:
+        _second[grid](
+            x, m, factors[start:], rows, factors.shape[-1], 2 * columns,
+            ROWS=MOST_ROWS, COLUMNS=WIDE_COLUMNS, num_warps=2,
+        )  # fmt: skip
+        return
+    _second_of_few[(count, triton.cdiv(columns, WIDE_COLUMNS))](
         x, m, factors[start:], rows, factors.shape[-1], 2 * columns,
-        ROWS=triton.next_power_of_2(rows), COLUMNS=WIDE_COLUMNS,
+        ROWS=triton.next_power_of_2(rows), COLUMNS=2 * WIDE_COLUMNS, num_warps=1,
     )  # fmt: skip
 
 
@@ -144,6 +150,30 @@ if triton is not None:
 
     @triton.jit
     def _second(x, m, factors, rows, stride, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+        s = tl.program_id(0).to(tl.int64)
+        k = tl.arange(0, ROWS)
+        column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+        inside = (k[:, None] < rows) & (column[None, :] < columns)
+        place = s * rows * columns + k[:, None] * columns + column[None, :]
+        small = (k[:, None] < rows) & (k[None, :] < rows)
+        step = stride * stride
+        factor = factors + s * 4 * step + k[:, None] * stride + k[None, :]
+        a_r, a_i = tl.load(factor, small, 0.0), tl.load(factor + step, small, 0.0)
+        b_r, b_i = tl.load(factor + 2 * step, small, 0.0), tl.load(factor + 3 * step, small, 0.0)
+        x_r, x_i = tl.split(tl.reshape(tl.load(x + place, inside, 0.0), (ROWS, COLUMNS // 2, 2)))
+        m_r, m_i = tl.split(tl.reshape(tl.load(m + place, inside, 0.0), (ROWS, COLUMNS // 2, 2)))
+        real = tl.dot(a_r, x_r, input_precision="tf32x3")
+        real = tl.dot(-a_i, x_i, real, input_precision="tf32x3")
+        real = tl.dot(b_r, m_r, real, input_precision="tf32x3")
+        real = tl.dot(-b_i, m_i, real, input_precision="tf32x3")
+        imaginary = tl.dot(a_r, x_i, input_precision="tf32x3")
+        imaginary = tl.dot(a_i, x_r, imaginary, input_precision="tf32x3")
+        imaginary = tl.dot(b_r, m_i, imaginary, input_precision="tf32x3")
+        imaginary = tl.dot(b_i, m_r, imaginary, input_precision="tf32x3")
+        tl.store(x + place, tl.reshape(tl.join(real, imaginary), (ROWS, COLUMNS)), inside)
+
+    @triton.jit
+    def _second_of_few(x, m, factors, rows, stride, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
         # one row of X and of M after the other, in plain single precision: all are read before any is written
         s = tl.program_id(0).to(tl.int64)
         k = tl.arange(0, ROWS)

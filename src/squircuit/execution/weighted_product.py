@@ -8,6 +8,7 @@ and single inputs are the case without a.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -17,6 +18,8 @@ from torch import Tensor
 from squircuit.execution import planar
 from squircuit.execution.kernels import products, rows
 
+CHUNK = 1 << 18  # numbers of T that a CPU handles at a time
+
 
 @final
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Saved:
     """What the backward pass of one weighted product needs; products of factors are made again there."""
 
     factors: list[Tensor]
-    product: Tensor | None  # T, (F, K, I, 2, B)
+    product: Tensor | None  # T, (F, K, I, 2, B), where it is kept
 
 
 def split_point(kind: str, count: int) -> int:
@@ -49,15 +52,33 @@ def forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, S
     Returns:
         (F, K, 2 or 1, B), and what the backward pass needs.
     """
-    half = split_point(kind, len(factors))
+    chunks = _chunks(weight, factors)
+    if len(chunks) == 1:
+        out, product = _forward(kind, weight, factors)
+        return out, Saved(factors, product if weight.is_cuda else None)
     folds, _, count, batch = factors[0].shape
-    right = _expanded(kind, factors[half:])
-    height = weight.shape[1] * weight.shape[2] // right.shape[1]  # K·I
-    product = _matmul(weight.reshape(len(weight), height, -1), right)
+    out = weight.new_empty(folds, weight.shape[1], count, batch)
+    for part in chunks:
+        out[part] = _forward(kind, _some(weight, part), [factor[part] for factor in factors])[0]
+    return out, Saved(factors, None)
+
+
+def _forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """The output (F, K, 2 or 1, B) and T, (F, K, I, 2 or 1, B), if there is an a."""
+    half = split_point(kind, len(factors))
+    product = _large_product(kind, weight, factors)
     if not half:
-        return product.reshape(folds, height, count, batch), Saved(factors, None)
-    product = product.reshape(folds, weight.shape[1], height // weight.shape[1], count, batch)
-    return reduce_rows(product, _product(kind, factors[:half])), Saved(factors, product)
+        return product.squeeze(2), None
+    return reduce_rows(product, _product(kind, factors[:half])), product
+
+
+def _large_product(kind: str, weight: Tensor, factors: list[Tensor]) -> Tensor:
+    """T = W b: (F, K, I, 2 or 1, B)."""
+    right = _expanded(kind, factors[split_point(kind, len(factors)) :])
+    folds, _, count, batch = factors[0].shape
+    height = weight.shape[2] // right.shape[1]  # I
+    product = _matmul(weight.reshape(len(weight), -1, right.shape[1]), right)
+    return product.reshape(folds, weight.shape[1], height, count, batch)
 
 
 def backward(
@@ -76,12 +97,29 @@ def backward(
         targets: where the gradients of the factors are written.
         total: where that of the weight is written, or added unless ``fresh``.
     """
+    for part in _chunks(weight, saved.factors):
+        some = Saved([factor[part] for factor in saved.factors], saved.product)
+        into = [target[part] for target in targets]
+        _backward(kind, _some(weight, part), some, gradient[part], into, _some(total, part), fresh)
+        fresh = fresh and len(weight) > 1  # a tied weight's gradient is summed over the chunks
+
+
+def _backward(
+    kind: str,
+    weight: Tensor,
+    saved: Saved,
+    gradient: Tensor,
+    targets: list[Tensor],
+    total: Tensor,
+    fresh: bool,
+) -> None:
     half = split_point(kind, len(saved.factors))
     folds, _, count, batch = saved.factors[0].shape
     outer, height = gradient, weight.shape[1]  # P and K·I
-    if saved.product is not None:
+    if half:
         left = _product(kind, saved.factors[:half])
-        left_gradient, outer = spread_rows(saved.product, left, gradient)
+        product = saved.product if saved.product is not None else _large_product(kind, weight, saved.factors)
+        left_gradient, outer = spread_rows(product, left, gradient)
         product_gradients(kind, saved.factors[:half], left_gradient, targets[:half])
         height *= left.shape[1]
     outer = outer.reshape(folds, height, count * batch)
@@ -89,6 +127,26 @@ def backward(
     _accumulate(total.view_as(shaped), outer, _expanded(kind, saved.factors[half:]), fresh)
     right_gradient = _matmul(shaped.mT, outer)
     product_gradients(kind, saved.factors[half:], right_gradient, targets[half:])
+
+
+def _chunks(weight: Tensor, factors: list[Tensor]) -> list[slice]:
+    """Stretches of folds: on a GPU all at once, on a CPU so many that their T fits the caches.
+
+    On a CPU T is made again in the backward pass: memory that is touched for the first time costs more than
+    the product.
+    """
+    folds, batch = len(factors[0]), factors[0].shape[3]
+    if weight.is_cuda:
+        return [slice(0, folds)]
+    right = math.prod(f.shape[1] for f in factors[split_point("kronecker", len(factors)) :])
+    size = max(1, weight.shape[1] * weight.shape[2] * batch // right)
+    step = max(1, CHUNK // size)
+    return [slice(start, min(start + step, folds)) for start in range(0, folds, step)] or [slice(0, 0)]
+
+
+def _some(weight: Tensor, part: slice) -> Tensor:
+    """The weights of a stretch of folds; a tied one serves all."""
+    return weight if len(weight) == 1 else weight[part]
 
 
 def _product(kind: str, factors: list[Tensor]) -> Tensor:
@@ -113,8 +171,8 @@ def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
     if product.shape[3] == 1:
         return (product * a).sum(dim=2)
     tr, ti, ar, ai = product[..., 0, :], product[..., 1, :], a[..., 0, :], a[..., 1, :]
-    real = torch.addcmul(tr * ar, ti, ai, value=-1).sum(dim=2)
-    imaginary = torch.addcmul(tr * ai, ti, ar).sum(dim=2)
+    real = (tr * ar).addcmul_(ti, ai, value=-1).sum(dim=2)
+    imaginary = (tr * ai).addcmul_(ti, ar).sum(dim=2)
     return torch.stack([real, imaginary], dim=2)
 
 
@@ -123,7 +181,15 @@ def spread_rows(product: Tensor, left: Tensor, gradient: Tensor) -> tuple[Tensor
     if rows.usable(product, left, gradient):
         return rows.spread_rows(product, left, gradient)
     g, a = gradient.unsqueeze(2), left.unsqueeze(1)
-    return planar.multiply_conjugate(g, product).sum(dim=1), planar.multiply_conjugate(g, a)
+    if product.shape[3] == 1:
+        return (g * product).sum(dim=1), g * a
+    gr, gi, tr, ti = g[..., 0, :], g[..., 1, :], product[..., 0, :], product[..., 1, :]
+    real = (tr * gr).addcmul_(ti, gi).sum(dim=1)
+    imaginary = (tr * gi).addcmul_(ti, gr, value=-1).sum(dim=1)
+    outer = torch.empty_like(product)
+    torch.mul(gr, a[..., 0, :], out=outer[..., 0, :]).addcmul_(gi, a[..., 1, :])
+    torch.mul(gi, a[..., 0, :], out=outer[..., 1, :]).addcmul_(gr, a[..., 1, :], value=-1)
+    return torch.stack([real, imaginary], dim=2), outer
 
 
 def _matmul(weight: Tensor, right: Tensor) -> Tensor:

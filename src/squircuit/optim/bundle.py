@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from squircuit.optim.gram import Grams, double
+from squircuit.optim.gram import CHUNK, Grams, double
 from squircuit.optim.kernels import passes
 
 WIDE = 32  # rows
@@ -101,14 +101,22 @@ class Bundle:
         for weight, average, a, b in zip(
             self.weights, averages, torch.split(alpha, self.sizes), torch.split(beta, self.sizes), strict=True
         ):
-            moved = torch.bmm(b.to(weight.dtype), average).baddbmm_(a.to(weight.dtype), weight)
-            weight.copy_(moved)
+            _combine(weight, average, a.to(weight.dtype), b.to(weight.dtype))
 
     def _starts(self) -> Iterator[int]:
         start = 0
         for size in self.sizes:
             yield start
             start += size
+
+
+def _combine(weight: Tensor, average: Tensor, alpha: Tensor, beta: Tensor) -> None:
+    """X ← αX + βM in place, a few matrices at a time, so that a CPU's caches hold what lies between."""
+    step = len(weight) if weight.is_cuda else max(1, CHUNK // weight[0].numel())
+    for start in range(0, len(weight), step):
+        part = slice(start, start + step)
+        moved = torch.bmm(beta[part], average[part]).baddbmm_(alpha[part], weight[part])
+        weight[part] = moved
 
 
 def bundles(parameters: Iterable[tuple[Tensor, Tensor, dict[str, Any]]]) -> list[Bundle]:

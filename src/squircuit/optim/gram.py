@@ -17,6 +17,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+CHUNK = 1 << 19  # numbers of X that a CPU handles at a time
 STEPS = 5  # of Newton–Schulz: quadratic, from a distance of 0.25 to rounding
 
 
@@ -31,10 +32,10 @@ class Grams:
 
     @classmethod
     def of(cls, x: Tensor, m: Tensor) -> Grams:
-        """The Grams of X and M, (S, K1, K2) each: all blocks of Z Zᴴ with Z = [X; M]."""
-        rows = x.shape[1]
-        whole = _gram(torch.cat([x, m], dim=1))
-        return cls(whole[:, :rows, :rows], whole[:, :rows, rows:], whole[:, rows:, rows:])
+        """The Grams of X and M, (S, K1, K2) each, a few matrices at a time so that caches serve all three."""
+        step = max(1, CHUNK // max(1, x[0].numel())) if len(x) and not x.is_cuda else max(1, len(x))
+        found = [_three(a, b) for a, b in zip(torch.split(x, step), torch.split(m, step), strict=True)]
+        return cls(*(torch.cat(part).to(double(x[:0]).dtype) for part in zip(*found, strict=True)))
 
     @property
     def identity(self) -> Tensor:
@@ -102,14 +103,8 @@ def double(value: Tensor) -> Tensor:
     return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
-def _gram(z: Tensor) -> Tensor:
-    """Z Zᴴ, in double, from real products of the (re, im) pairs; torch would copy Z to conjugate it."""
-    if not z.is_complex():
-        return (z @ z.mT).double()
-    pairs = torch.view_as_real(z)
-    turned = torch.stack([pairs[..., 1], -pairs[..., 0]], dim=-1).flatten(2)  # −i z
-    flat = pairs.flatten(2)
-    return torch.complex((flat @ flat.mT).double(), (turned @ flat.mT).double())
+def _three(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x @ x.mH, x @ m.mH, m @ m.mH
 
 
 def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:

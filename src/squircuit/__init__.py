@@ -3,7 +3,6 @@
 from squircuit import errors, families, inference, networks, optim, regions, units
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
-from squircuit.execution import SquaredCircuit
 from squircuit.families import (
     BSpline,
     Categorical,
@@ -16,6 +15,7 @@ from squircuit.families import (
     Orthonormalised,
 )
 from squircuit.inference import marginal, partition
+from squircuit.models import SquaredCircuit
 from squircuit.properties import (
     Report,
     Verdict,

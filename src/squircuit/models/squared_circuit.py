@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -14,6 +15,10 @@ from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation, has_cross_terms
 from squircuit.execution.plan import InputGroup, Plan, make_plan
+from squircuit.inference.evidence import as_evidence, has_gaps
+from squircuit.inference.likelihood import log_marginal
+from squircuit.inference.query_form import QueryForm
+from squircuit.inference.snapshot import Snapshot
 from squircuit.properties import is_unitary
 from squircuit.reference.data import as_data
 from squircuit.reference.inner_product import gram
@@ -54,6 +59,7 @@ class SquaredCircuit(nn.Module):
         self.plan: Plan = make_plan(circuit)
         self.is_unitary = _stays_unitary(circuit)
         self._network = Network(self.plan)
+        self._form: QueryForm | None = None  # made by the first query
         real = dtype.to_real()
         self._is_complex = circuit.is_complex
         for stack in self.plan.stacks:
@@ -151,8 +157,15 @@ class SquaredCircuit(nn.Module):
         """log p(x): see :meth:`log_prob`."""
         return self.log_prob(x)
 
-    def log_prob(self, x: Any) -> Tensor:
-        """log p(x) of every row: (n, d) → (n,), exact and normalised; −inf where p is zero."""
+    def log_prob(self, x: Any, missing: Any = None) -> Tensor:
+        """log p of the observed entries of every row: (n, d) → (n,), exact and normalised; −inf where p is 0.
+
+        Args:
+            x: rows of data; NaN in the column of a continuous variable means missing.
+            missing: booleans, True = marginalised, (d,) for all rows or (n, d).
+        """
+        if missing is not None or has_gaps(self._structure, x):
+            return log_marginal(self.snapshot(), as_evidence(self._structure, x, missing, self._zero.device))
         data = x if isinstance(x, Tensor) and x.is_cuda else as_data(self._structure, x)
         log_p = self.log_density(data.to(self._zero.device))
         return log_p if self.is_unitary else log_p - self.log_partition(double=False)
@@ -174,6 +187,19 @@ class SquaredCircuit(nn.Module):
             return torch.log(norms @ self.mixture().to(norms))
         stacks = [_in_double(stack) if double else stack for stack in self.stacks()]
         return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())
+
+    # ------------------------------------------------------------------ queries
+
+    def snapshot(self) -> Snapshot:
+        """The model as queries see it; StructureError where they are not tractable."""
+        if self._form is None:
+            self._form = QueryForm(self._structure, self._network)
+        log_partition = partial(self.log_partition, double=False)
+        if self._form.joining is not None:
+            circuit = self._structure.with_weights(self.weights())
+            return self._form.joined(circuit, self.mixture(), log_partition)
+        weights = self._matched_stacks(), self.mixture(), self._family_values
+        return self._form.direct(*weights, self.is_unitary, log_partition)
 
     def _matched_stacks(self) -> list[Tensor]:
         """All stacks complex where the circuit is."""

@@ -1,0 +1,86 @@
+"""Which circuits answer queries, and how: as they are, or as one tree of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit
+from squircuit.errors import StructureError
+from squircuit.execution.network import Network
+from squircuit.execution.partition import FamilyValues
+from squircuit.execution.plan import InputGroup, make_plan
+from squircuit.inference.joining import Joining
+from squircuit.inference.schedule import Schedules
+from squircuit.inference.snapshot import Snapshot
+from squircuit.properties import is_structured_decomposable, satisfies_u1, satisfies_u4
+from squircuit.reference.data import require_valid
+
+
+def needs_joining(structure: Circuit) -> bool:
+    """Whether sums with several inputs have cross terms, so that layers over one scope are to be joined.
+
+    False: no sum has several inputs, or their cross terms vanish while a variable is marginalised (U1, U4).
+    True: they count, and the circuit is structured-decomposable. Otherwise marginals are not tractable.
+
+    Args:
+        structure: without the values of what is learnt: what is declared has to hold after training, too.
+    """
+    require_valid(structure)
+    if all(len(layer.inputs) == 1 for layer in structure.sums):
+        return False
+    u1, u4 = satisfies_u1(structure), satisfies_u4(structure)
+    if u1 and u4:
+        return False
+    structured = is_structured_decomposable(structure)
+    if structured:
+        return True
+    reason = f"{structured.reason}; and sums have cross terms, as {(u4 if u1 else u1).name} fails too"
+    raise StructureError(
+        "structured-decomposable",
+        structured.where,
+        reason,
+        "split each scope in one way, or give the inputs of every sum orthogonal inputs of their own (U1, U4)",
+    )
+
+
+@final
+class QueryForm:
+    """How a circuit answers queries, decided from its structure before any work.
+
+    Args:
+        structure: without the values of what is learnt.
+        network: of its plan.
+    """
+
+    def __init__(self, structure: Circuit, network: Network) -> None:
+        self.joining = Joining(structure) if needs_joining(structure) else None
+        self.structure = structure if self.joining is None else self.joining.structure
+        self.network = network if self.joining is None else Network(make_plan(self.structure))
+        self.schedules = Schedules(self.network.plan)
+
+    def direct(
+        self,
+        stacks: list[Tensor],
+        mixture: Tensor,
+        family_values: FamilyValues,
+        is_normalised: bool,
+        log_partition: Callable[[], Tensor],
+    ) -> Snapshot:
+        """The circuit as it is, with these weights."""
+        place = self.structure, self.network, self.schedules
+        return Snapshot(*place, stacks, mixture, family_values, is_normalised, log_partition)
+
+    def joined(self, circuit: Circuit, mixture: Tensor, log_partition: Callable[[], Tensor]) -> Snapshot:
+        """The joined circuit, with the weights that belong to the circuit's."""
+        assert self.joining is not None
+        weights = self.joining.weights(circuit)
+        stacks = [torch.stack([weights[n] for n in s.parameters]) for s in self.network.plan.stacks]
+
+        def family_values(group: InputGroup) -> Mapping[str, Tensor]:
+            return {role: torch.stack([weights[n] for n in names]) for role, names in group.learnt.items()}
+
+        return self.direct(stacks, mixture, family_values, False, log_partition)

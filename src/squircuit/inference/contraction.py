@@ -1,7 +1,8 @@
 """The contractions of a query: a weight with vectors, and with matrices on both of its sides.
 
-W (R₁ ⊗ … ⊗ R_N) Wᴴ is contracted one factor at a time: factors that are vectors first, which takes as long as
-a likelihood and leaves fewer columns; identities not at all; then each matrix. Nothing of size (∏K_i)² is formed.
+W (R₁ ⊗ … ⊗ R_N) Wᴴ is contracted one factor at a time: factors that are vectors first, which takes as long
+as a likelihood and leaves fewer columns; identities not at all; then each matrix. Nothing of (∏K_i)² entries
+is formed.
 """
 
 from __future__ import annotations

@@ -43,8 +43,7 @@ class Evidence:
         masks, number = torch.unique(self.missing, dim=0, return_inverse=True)
         order = number.argsort(stable=True)
         counts = torch.bincount(number, minlength=len(masks)).tolist()
-        for mask, rows in zip(masks, order.split(counts), strict=True):
-            yield mask, rows
+        yield from zip(masks, torch.split(order, counts), strict=True)
 
 
 def nothing_observed(circuit: Circuit, device: torch.device) -> Evidence:

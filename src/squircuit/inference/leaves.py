@@ -42,13 +42,10 @@ class Leaves:
         values = self._at_nodes(group, folds)
         return values.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
 
-    def matrices(self, group: InputGroup, folds: Slots) -> Tensor:
+    def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Tensor:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
-        variables = [group.variables[f] for f in folds]
-        nodes = self.nodes
-        is_weighted = nodes is not None and variables[0] in nodes.rows
-        integral = self._weighted(group, folds) if is_weighted else self._grams(group, folds)
-        if all(self._always_missing[v] for v in variables):
+        integral = self._weighted(group, folds) if weighted else self._grams(group, folds)
+        if all(self._always_missing[group.variables[f]] for f in folds):
             return integral
         missing = self._columns(self.missing, group, folds)[:, :, None, None]  # (F, B, 1, 1)
         return torch.where(missing, integral, outer(self.vectors(group, folds)))

@@ -45,7 +45,7 @@ def forms_of(snapshot: Snapshot, missing: Tensor, weighted: frozenset[int] = fro
     """
     absent = Form.IDENTITY if snapshot.is_normalised else Form.MATRIX
     all_missing, some_missing = missing.all(dim=0).tolist(), missing.any(dim=0).tolist()
-    weighted_form = Form.OPEN if snapshot.has_alternatives else Form.MATRIX
+    weighted_form = Form.OPEN if snapshot.has_alternatives else Form.WEIGHTED
     return tuple(
         weighted_form if v in weighted else absent if all_of else Form.MATRIX if some else Form.VECTOR
         for v, (all_of, some) in enumerate(zip(all_missing, some_missing, strict=True))

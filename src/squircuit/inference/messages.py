@@ -7,10 +7,12 @@ row, held constant in the backward pass, which is exact because it cancels in lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from squircuit.execution.plan import Branch, InputGroup, SumGroup
 from squircuit.inference import contraction
@@ -97,8 +99,9 @@ class Messages:
     def _inputs(self, step: Step) -> Message:
         group = step.group
         assert isinstance(group, InputGroup)
-        if step.form is Form.MATRIX:
-            return scaled(self.leaves.matrices(group, step.folds), matrix=True)
+        if step.form in (Form.MATRIX, Form.WEIGHTED):
+            matrices = self.leaves.matrices(group, step.folds, step.form is Form.WEIGHTED)
+            return scaled(matrices, matrix=True)
         make = self.leaves.open if step.form is Form.OPEN else self.leaves.vectors
         return scaled(make(group, step.folds), matrix=False)
 
@@ -168,7 +171,13 @@ class Messages:
                 {i: m[part] for i, m in matrices.items()},
             )
 
-        return _in_blocks(block, len(step.folds), step.entries() * len(self.leaves.x))
+        compute = partial(checkpoint, block, use_reentrant=False) if self._recomputes else block
+        return _in_blocks(compute, len(step.folds), step.entries() * len(self.leaves.x))
+
+    @property
+    def _recomputes(self) -> bool:
+        """Intermediate results are computed again on the way down: kept, they would fill the memory."""
+        return self.leaves.nodes is not None and torch.is_grad_enabled()
 
     def _product(
         self, step: Step, branch: Branch, vectors: dict[int, Tensor], matrices: dict[int, Tensor]

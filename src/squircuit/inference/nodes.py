@@ -11,7 +11,7 @@ there at no other cost; weights ω_q f(x_q) give the expectation of f.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -32,16 +32,32 @@ class Nodes:
         counts: how many nodes of each row are real.
         points: x_q, (V, Q) float64.
         weights: ω_q, (V, B or 1, Q).
+        extra: how many of the last real ones of each row belong to no rule.
     """
 
     rows: Mapping[int, int]
     counts: tuple[int, ...]
     points: Tensor
     weights: Tensor
+    extra: tuple[int, ...]
 
     def weighted(self, weights: Tensor) -> Nodes:
         """The same nodes with other weights."""
-        return Nodes(self.rows, self.counts, self.points, weights)
+        return replace(self, weights=weights)
+
+    def of(self, variables: list[int]) -> Nodes:
+        """The nodes of some of the variables, in their order."""
+        rows = [self.rows[v] for v in variables]
+        counts, extra = (tuple(numbers[i] for i in rows) for numbers in (self.counts, self.extra))
+        longest = max(counts)
+        points, weights = self.points[rows, :longest], self.weights[rows][:, :, :longest]
+        return Nodes({v: i for i, v in enumerate(variables)}, counts, points, weights, extra)
+
+    def rule(self, variable: int) -> tuple[Tensor, Tensor]:
+        """Nodes and weights that integrate over a variable: (Q,) each."""
+        row = self.rows[variable]
+        count = self.counts[row] - self.extra[row]
+        return self.points[row, :count], self.weights[row, 0, :count]
 
 
 def quadrature(
@@ -49,14 +65,16 @@ def quadrature(
 ) -> Nodes:
     """The rules of some variables, and further points of weight zero."""
     rules = {v: rule(snapshot, v) for v in sorted(variables)}
-    for variable, points in (extra or {}).items():
+    further = extra or {}
+    for variable, added in further.items():
         x, w = rules[variable]
-        rules[variable] = (torch.cat([x, points.to(x)]), torch.cat([w, torch.zeros_like(points).to(w)]))
+        rules[variable] = (torch.cat([x, added.to(x)]), torch.cat([w, torch.zeros_like(added).to(w)]))
     longest = max((len(x) for x, _ in rules.values()), default=0)
     points = torch.stack([_padded(x, longest, float(x[0])) for x, _ in rules.values()])
     weights = torch.stack([_padded(w, longest, 0.0) for _, w in rules.values()])
     counts = tuple(len(x) for x, _ in rules.values())
-    return Nodes({v: i for i, v in enumerate(rules)}, counts, points, weights.unsqueeze(1))
+    numbers = tuple(len(further.get(v, ())) for v in rules)
+    return Nodes({v: i for i, v in enumerate(rules)}, counts, points, weights.unsqueeze(1), numbers)
 
 
 def rule(snapshot: Snapshot, variable: int) -> tuple[Tensor, Tensor]:

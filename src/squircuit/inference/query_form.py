@@ -16,11 +16,11 @@ from squircuit.execution.plan import InputGroup, make_plan
 from squircuit.inference.joining import Joining
 from squircuit.inference.schedule import Schedules
 from squircuit.inference.snapshot import Snapshot
-from squircuit.properties import is_structured_decomposable, satisfies_u1, satisfies_u4
+from squircuit.properties import Verdict, is_structured_decomposable, satisfies_u1, satisfies_u4
 from squircuit.reference.data import require_valid
 
 
-def needs_joining(structure: Circuit) -> bool:
+def needs_joining(structure: Circuit, always: bool = False) -> bool:
     """Whether sums with several inputs have cross terms, so that layers over one scope are to be joined.
 
     False: no sum has several inputs, or their cross terms vanish while a variable is marginalised (U1, U4).
@@ -28,23 +28,31 @@ def needs_joining(structure: Circuit) -> bool:
 
     Args:
         structure: without the values of what is learnt: what is declared has to hold after training, too.
+        always: cross terms count even if (U1) and (U4) hold.
     """
     require_valid(structure)
     if all(len(layer.inputs) == 1 for layer in structure.sums):
         return False
     u1, u4 = satisfies_u1(structure), satisfies_u4(structure)
-    if u1 and u4:
+    if u1 and u4 and not always:
         return False
     structured = is_structured_decomposable(structure)
     if structured:
         return True
-    reason = f"{structured.reason}; and sums have cross terms, as {(u4 if u1 else u1).name} fails too"
+    cause = (
+        "functions of several variables bring back" if u1 and u4 else f"without {_failed(u1, u4)} sums have"
+    )
+    reason = f"{structured.reason}, and {cause} cross terms"
     raise StructureError(
         "structured-decomposable",
         structured.where,
         reason,
-        "split each scope in one way, or give the inputs of every sum orthogonal inputs of their own (U1, U4)",
+        "split each scope in one way, or give all inputs of a sum orthogonal inputs of their own (U1, U4)",
     )
+
+
+def _failed(u1: Verdict, u4: Verdict) -> str:
+    return " and ".join(verdict.name for verdict in (u1, u4) if not verdict)
 
 
 @final
@@ -54,10 +62,11 @@ class QueryForm:
     Args:
         structure: without the values of what is learnt.
         network: of its plan.
+        joined: see ``always`` of :func:`needs_joining`.
     """
 
-    def __init__(self, structure: Circuit, network: Network) -> None:
-        self.joining = Joining(structure) if needs_joining(structure) else None
+    def __init__(self, structure: Circuit, network: Network, joined: bool = False) -> None:
+        self.joining = Joining(structure) if needs_joining(structure, joined) else None
         self.structure = structure if self.joining is None else self.joining.structure
         self.network = network if self.joining is None else Network(make_plan(self.structure))
         self.schedules = Schedules(self.network.plan)

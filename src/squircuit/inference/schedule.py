@@ -5,7 +5,7 @@ For variables Z marginalised and Y observed, a layer ℓ of K units sends upward
 * IDENTITY: all of its variables are in Z and the circuit is unitary, so R = I: the sub-circuit is skipped,
 * VECTOR: none is in Z, so R = r rᴴ and r itself is sent,
 * OPEN: a vector for each node of the one weighted variable below it (see :mod:`squircuit.inference.nodes`),
-* MATRIX: a K×K Hermitian matrix.
+* MATRIX: a K×K Hermitian matrix; at input layers WEIGHTED is one that is a function of the nodes' weights.
 
 This is Alg. Mar-Squared-Unitary, with the layers of a group that hold their messages in the same way
 computed together.
@@ -32,6 +32,7 @@ class Form(IntEnum):
     VECTOR = 1
     OPEN = 2
     MATRIX = 3
+    WEIGHTED = 4
 
 
 Forms: TypeAlias = tuple[Form, ...]  #: of every variable's input layers, or of the factors of a product
@@ -148,7 +149,7 @@ class _Scheduler:
                 self.open_variable[key] = group.variables[fold]
             else:
                 form, pattern = self._inner(key, group, fold)
-            self.forms[key] = form
+            self.forms[key] = Form.MATRIX if form is Form.WEIGHTED else form
             found[form, pattern].append(fold)
         return found
 

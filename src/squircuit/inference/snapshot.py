@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -55,6 +55,15 @@ class Snapshot:
     @property
     def device(self) -> torch.device:
         return self.mixture.device
+
+    def detached(self) -> Snapshot:
+        """The same without gradients of the weights."""
+
+        def family_values(group: InputGroup) -> Mapping[str, Tensor]:
+            return {name: value.detach() for name, value in self.family_values(group).items()}
+
+        stacks = [stack.detach() for stack in self.stacks]
+        return replace(self, stacks=stacks, mixture=self.mixture.detach(), family_values=family_values)
 
     @cached_property
     def inputs(self) -> Mapping[int, list[tuple[InputGroup, int]]]:

@@ -1,0 +1,89 @@
+"""The questions that a model answers; each is a function of :mod:`squircuit.inference`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit
+from squircuit.errors import ParameterError
+from squircuit.inference.evidence import Evidence, as_evidence, nothing_observed
+from squircuit.inference.marginals import Marginals, marginals
+from squircuit.inference.moments import Functions, expectation, keeps_cross_terms_zero, moments
+from squircuit.inference.snapshot import Snapshot
+
+
+class Queries(ABC):
+    """What can be asked of a density given any evidence.
+
+    In every query ``given`` holds rows (n, d) of data and ``missing`` says which of their entries are not
+    known: booleans, True = missing, of shape (d,) for all rows or (n, d); NaN in the column of a continuous
+    variable means the same. Without evidence there is one row, which lacks everything.
+    """
+
+    structure: Circuit  #: without weights: variables and domains
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where the weights are."""
+
+    @abstractmethod
+    def snapshot(self, joined: bool = False) -> Snapshot:
+        """The model as queries see it."""
+
+    def _evidence(self, given: Any, missing: Any) -> Evidence:
+        """Checked evidence; none given: one row that lacks everything."""
+        if given is None and missing is None:
+            return nothing_observed(self.structure, self.device)
+        if given is None:
+            raise ParameterError("missing= says which entries of given= are missing. Fix: pass given=x, too")
+        return as_evidence(self.structure, given, missing, self.device)
+
+    def marginals(
+        self, given: Any = None, missing: Any = None, grid: Mapping[int, Any] | None = None
+    ) -> Marginals:
+        """The distribution of every missing variable by itself, in two sweeps.
+
+        Args:
+            given: rows (n, d).
+            missing: booleans (d,) or (n, d).
+            grid: continuous variable → points at which its density is wanted.
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
+            >>> model.marginals(given=[[1, 0, 0]], missing=[False, True, True]).values[1].sum().item()
+            1.0
+        """
+        return marginals(self.snapshot(), self._evidence(given, missing), grid)
+
+    def mean(self, given: Any = None, missing: Any = None) -> Tensor:
+        """E[x_v | observed] of every variable: (n, d)."""
+        return self.marginals(given, missing).mean
+
+    def variance(self, given: Any = None, missing: Any = None) -> Tensor:
+        """Var[x_v | observed] of every variable: (n, d)."""
+        return self.marginals(given, missing).variance
+
+    def moments(self, order: int, given: Any = None, missing: Any = None) -> Tensor:
+        """E[x_v^k | observed] for k = 1 … order of every variable: (order, n, d)."""
+        evidence = self._evidence(given, missing)
+        return moments(marginals(self.snapshot(), evidence), evidence, order)
+
+    def expectation(self, functions: Functions, given: Any = None, missing: Any = None) -> Tensor:
+        """E[∏_v f_v(x_v) | observed]: (n,); functions maps a variable v to f_v.
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = SquaredCircuit(sq.build(sq.regions.linear(3), sq.Legendre(4), units=2))
+            >>> model.expectation({0: torch.square, 2: torch.square}).shape
+            torch.Size([1])
+        """
+        evidence = self._evidence(given, missing)
+        joined = not keeps_cross_terms_zero(self.structure, evidence, functions)
+        return expectation(self.snapshot(joined), evidence, functions)

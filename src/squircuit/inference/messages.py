@@ -47,13 +47,18 @@ class Messages:
 
     def total(self) -> tuple[Tensor, Tensor]:
         """Σ_r π_r R_rr over the root units as t and s with t·e^s: (B,) each."""
-        diagonals, scales = zip(*(self._diagonal(k, s) for k, s in self._roots()), strict=True)
+        diagonals, scales = self.diagonals()
         largest = torch.stack(scales).amax(dim=0)
         mixture = torch.split(self.snapshot.mixture, [d.shape[1] for d in diagonals])
         parts = [
             (d @ pi) * _ratio(scale, largest) for d, pi, scale in zip(diagonals, mixture, scales, strict=True)
         ]
         return torch.stack(parts).sum(dim=0), largest
+
+    def diagonals(self) -> tuple[list[Tensor], list[Tensor]]:
+        """R_rr of every root layer, (B, R) each, and their log-scales, (B,) each."""
+        found = [self._diagonal(width, source) for width, source in self._roots()]
+        return [diagonal for diagonal, _ in found], [scale for _, scale in found]
 
     def matrix(self, source: Source) -> Message:
         """A factor's message as a matrix (not for identities)."""

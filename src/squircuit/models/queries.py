@@ -14,6 +14,7 @@ from squircuit.errors import ParameterError
 from squircuit.inference.evidence import Evidence, as_evidence, nothing_observed
 from squircuit.inference.marginals import Marginals, marginals
 from squircuit.inference.moments import Functions, expectation, keeps_cross_terms_zero, moments
+from squircuit.inference.sampling import make_generator, require_count, sample
 from squircuit.inference.snapshot import Snapshot
 
 
@@ -56,11 +57,36 @@ class Queries(ABC):
 
         Example:
             >>> import squircuit as sq
-            >>> model = SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
+            >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
             >>> model.marginals(given=[[1, 0, 0]], missing=[False, True, True]).values[1].sum().item()
             1.0
         """
         return marginals(self.snapshot(), self._evidence(given, missing), grid)
+
+    def sample(
+        self,
+        count: int,
+        given: Any = None,
+        missing: Any = None,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Exact samples: (n, d), or with evidence (n, m, d) of what each of its m rows lacks.
+
+        Observed entries come back as they are. The same seed gives the same samples on the same machine.
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
+            >>> model.sample(5, seed=0).shape
+            torch.Size([5, 3])
+            >>> model.sample(5, given=[[1, 0, 0]], missing=[False, True, True], seed=0)[:, 0, 0]
+            tensor([1, 1, 1, 1, 1])
+        """
+        require_count(count)
+        source = make_generator(seed, generator, self.device)
+        drawn = sample(self.snapshot(), self._evidence(given, missing), count, source)
+        return drawn.squeeze(1) if given is None else drawn
 
     def mean(self, given: Any = None, missing: Any = None) -> Tensor:
         """E[x_v | observed] of every variable: (n, d)."""
@@ -80,7 +106,7 @@ class Queries(ABC):
 
         Example:
             >>> import squircuit as sq
-            >>> model = SquaredCircuit(sq.build(sq.regions.linear(3), sq.Legendre(4), units=2))
+            >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Legendre(4), units=2))
             >>> model.expectation({0: torch.square, 2: torch.square}).shape
             torch.Size([1])
         """

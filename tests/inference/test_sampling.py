@@ -68,7 +68,7 @@ def distance(samples, cdf):
 
 
 def conditional_cdf(circuit, row, variable, states, low, high):
-    """The distribution function of one variable given a row, variable 3 summed over states, on a fine grid."""
+    """The distribution function of one variable given a row, variable 3 summed over states."""
     x = np.linspace(low, high, 2001)
     p = 0.0
     for state in states:
@@ -102,17 +102,17 @@ def mixed_circuit(kind):
 
 @pytest.mark.parametrize("kind", ["tree", "baseline", "interference"])
 def test_continuous_samples_follow_their_distribution_functions(kind):
-    circuit = mixed_circuit(kind)
+    circuit, count = mixed_circuit(kind), 800 if kind == "interference" else COUNT
     model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
     row = np.array([0.2, 0.1, 0.9, 1.0])
     reach = {0: (-6, 6), 1: (-1, 1), 2: (0, 2)}
     for variable, (low, high) in reach.items():
         mask = np.zeros(4, dtype=bool)
         mask[variable] = True
-        samples = model.sample(COUNT, given=row[None], missing=mask, seed=5)[:, 0, variable].numpy()
+        samples = model.sample(count, given=row[None], missing=mask, seed=5)[:, 0, variable].numpy()
         assert distance(samples, conditional_cdf(circuit, row, variable, [row[3]], low, high)) < 2.2
         mask[3] = True
-        samples = model.sample(COUNT, given=row[None], missing=mask, seed=6)[:, 0, variable].numpy()
+        samples = model.sample(count, given=row[None], missing=mask, seed=6)[:, 0, variable].numpy()
         assert distance(samples, conditional_cdf(circuit, row, variable, range(3), low, high)) < 2.2
 
 

@@ -14,6 +14,8 @@ from squircuit.circuits import Circuit
 from squircuit.errors import DataError, ParameterError
 from squircuit.families.domain import Finite
 
+ROWS = 2**16  #: checked at a time
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -21,7 +23,7 @@ class Evidence:
     """Observed values and what is missing.
 
     Args:
-        x: (n, d), with some valid value where an entry is missing.
+        x: (n, d), with some valid value where an entry is missing in this row and not in all.
         missing: (n, d) booleans.
     """
 
@@ -37,7 +39,8 @@ class Evidence:
 
     def masks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Every mask (d,) that occurs, and the rows that have it."""
-        if len(self) and bool((self.missing == self.missing[:1]).all()):
+        same = self.missing.stride(0) == 0 or bool((self.missing == self.missing[:1]).all())
+        if len(self) and same:
             yield self.missing[0], torch.arange(len(self), device=self.x.device)
             return
         masks, number = torch.unique(self.missing, dim=0, return_inverse=True)
@@ -79,16 +82,17 @@ def as_evidence(circuit: Circuit, x: Any, missing: Any, device: torch.device) ->
         missing: booleans, True = missing, (d,) for all rows or (n, d); None: only what is NaN.
     """
     data = _as_table(circuit, x).to(device)
-    mask = _as_mask(missing, data)
-    mask = (
-        mask | (data.isnan() & ~_discrete_columns(circuit, data.device)) if data.is_floating_point() else mask
-    )
-    mask = mask & _columns_in_scope(circuit, data.device)
-    _require_valid(circuit, data, mask)
-    if not is_discrete(circuit) and not data.is_floating_point():
+    if not data.is_floating_point() and not is_discrete(circuit):
         data = data.double()
-    anchors = _anchors(circuit, data.device).to(data.dtype)
-    return Evidence(torch.where(mask | ~_columns_in_scope(circuit, data.device), anchors, data), mask)
+    mask = _as_mask(missing, data) & _columns_in_scope(circuit, device)
+    if has_gaps(circuit, data):
+        mask = mask | (data.isnan() & ~_discrete_columns(circuit, device))
+    for start in range(0, len(data), ROWS):
+        part = slice(start, start + ROWS)
+        _require_valid(circuit, data[part], mask if mask.ndim == 1 else mask[part], start)
+    if mask.ndim == 1:  # columns that all rows lack are never read
+        return Evidence(data, mask.expand(data.shape))
+    return Evidence(torch.where(mask, _anchors(circuit, device).to(data.dtype), data), mask)
 
 
 def _as_table(circuit: Circuit, x: Any) -> Tensor:
@@ -106,7 +110,7 @@ def _as_table(circuit: Circuit, x: Any) -> Tensor:
 
 def _as_mask(missing: Any, data: Tensor) -> Tensor:
     if missing is None:
-        return torch.zeros_like(data, dtype=torch.bool)
+        return torch.zeros(data.shape[1], dtype=torch.bool, device=data.device)
     mask = torch.as_tensor(missing, device=data.device)
     if mask.dtype != torch.bool:
         raise ParameterError(
@@ -118,10 +122,10 @@ def _as_mask(missing: Any, data: Tensor) -> Tensor:
         raise ParameterError(
             f"missing has shape {tuple(mask.shape)}. Fix: pass ({d},), the same for all rows, or ({n}, {d})"
         )
-    return mask.expand(data.shape)
+    return mask
 
 
-def _require_valid(circuit: Circuit, data: Tensor, missing: Tensor) -> None:
+def _require_valid(circuit: Circuit, data: Tensor, missing: Tensor, first_row: int) -> None:
     """Every observed entry is in the domain of a discrete variable, or a finite number."""
     valid = missing | ~_columns_in_scope(circuit, data.device)
     discrete, sizes = _discrete_columns(circuit, data.device), _sizes(circuit, data.device)
@@ -132,7 +136,7 @@ def _require_valid(circuit: Circuit, data: Tensor, missing: Tensor) -> None:
         valid = valid | ~discrete | ((data >= 0) & (data < sizes))
     if not bool(valid.all()):
         row, column = (int(i) for i in torch.nonzero(~valid)[0])
-        value, domain = data[row, column].item(), circuit.domains[column].describe()
+        value, domain, row = data[row, column].item(), circuit.domains[column].describe(), row + first_row
         hint = "" if value == value else ". Fix: mark the entry in missing= if its value is not known"
         raise DataError(f"row {row}, column {column}: {value!r} is not in the domain, {domain}{hint}")
 

@@ -122,7 +122,8 @@ def _nothing_yet(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None, va
     if not snapshot.circuit.domains[variable].is_discrete:
         return torch.full(shape, torch.nan, dtype=snapshot.mixture.dtype, device=snapshot.device)
     table = torch.zeros(shape, dtype=snapshot.mixture.dtype, device=snapshot.device)
-    return table.scatter(1, evidence.x[:, variable].long().unsqueeze(1), 1.0)
+    state = torch.where(evidence.missing[:, variable], 0, evidence.x[:, variable].long())
+    return table.scatter(1, state.unsqueeze(1), 1.0)
 
 
 def _collected(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
+from squircuit.inference.conditional import Variables, impute, log_conditional, require_disjoint, select
+from squircuit.inference.distribution import CircuitDistribution
 from squircuit.inference.evidence import Evidence, as_evidence, nothing_observed
 from squircuit.inference.marginals import Marginals, marginals
 from squircuit.inference.moments import Functions, expectation, keeps_cross_terms_zero, moments
@@ -62,6 +64,54 @@ class Queries(ABC):
             1.0
         """
         return marginals(self.snapshot(), self._evidence(given, missing), grid)
+
+    def log_conditional(self, x: Any, of: Variables, given: Variables = None) -> Tensor:
+        """log p(x_of | x_given) of every row, other variables marginalised: (n, d) → (n,).
+
+        Args:
+            x: rows of data; only the entries asked for and given are read.
+            of, given: numbers of variables, e.g. [0, 2], or booleans (d,) or (n, d).
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
+            >>> model.log_conditional([[0, 1, 0], [1, 1, 0]], of=[0], given=[1]).exp().sum().item()
+            1.0...
+        """
+        places = (len(x) if hasattr(x, "__len__") else 0, self.device)
+        wanted, known = (select(self.structure, variables, *places) for variables in (of, given))
+        require_disjoint(wanted, known)
+        evidence = self._evidence(x, ~(wanted | known))
+        return log_conditional(self.snapshot(), evidence, wanted, known)
+
+    def given(self, x: Any, missing: Any = None) -> CircuitDistribution:
+        """The distribution of what each row lacks, given what it shows: condition once, ask often.
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
+            >>> rest = model.given([[1, 0, 0]], missing=[False, True, True])
+            >>> rest.sample((4,), seed=0).shape, rest.log_prob([[1, 1, 0]]).shape
+            (torch.Size([4, 1, 3]), torch.Size([1]))
+        """
+        evidence = self._evidence(x, missing)
+        return CircuitDistribution(self.snapshot, evidence, torch.Size([len(evidence)]))
+
+    def distribution(self) -> CircuitDistribution:
+        """The model as a :class:`torch.distributions.Distribution` over rows."""
+        return CircuitDistribution(self.snapshot, self._evidence(None, None), torch.Size())
+
+    def impute(
+        self,
+        x: Any,
+        missing: Any = None,
+        how: Literal["likely", "sample"] = "likely",
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Rows with their gaps filled, by likely values or by a joint sample: (n, d)."""
+        source = make_generator(seed, generator, self.device)
+        return impute(self.snapshot(), self._evidence(x, missing), how, source)
 
     def sample(
         self,

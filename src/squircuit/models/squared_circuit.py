@@ -157,9 +157,9 @@ class SquaredCircuit(Queries, nn.Module):
         """Where the weights are."""
         return self._zero.device
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: Any, missing: Any = None) -> Tensor:
         """log p(x): see :meth:`log_prob`."""
-        return self.log_prob(x)
+        return self.log_prob(x, missing)
 
     def log_prob(self, x: Any, missing: Any = None) -> Tensor:
         """log p of the observed entries of every row: (n, d) → (n,), exact and normalised; −inf where p is 0.

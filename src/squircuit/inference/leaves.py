@@ -11,6 +11,7 @@ from torch import Tensor
 
 from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.plan import InputGroup, Slots
+from squircuit.families import Categorical
 from squircuit.inference.contraction import outer
 from squircuit.inference.nodes import Nodes
 from squircuit.inference.snapshot import Snapshot
@@ -96,6 +97,17 @@ def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tenso
     x = x.to(snapshot.mixture.dtype) if x.is_floating_point() else x
     planes = evaluate_inputs(group, x, weight, values, snapshot.dtype)
     return torch.complex(planes[:, :, 0], planes[:, :, 1]) if planes.shape[2] == 2 else planes.squeeze(2)
+
+
+def state_table(snapshot: Snapshot, group: InputGroup, fold: int) -> Tensor | None:
+    """W of an input layer whose functions are the deltas of its states, (K, states): its values there."""
+    if not isinstance(group.family, Categorical):
+        return None
+    if group.weight is None:
+        return torch.eye(group.units, dtype=snapshot.dtype, device=snapshot.device)
+    use = group.weight
+    place = 0 if use.is_tied else fold if use.index is None else use.index[fold]
+    return snapshot.stacks[use.stack][place, group.first_row : group.first_row + group.units]
 
 
 def group_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:

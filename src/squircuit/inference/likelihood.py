@@ -9,7 +9,7 @@ from torch import Tensor
 
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.leaves import Leaves
-from squircuit.inference.messages import BLOCK, Messages
+from squircuit.inference.messages import Messages, block_size
 from squircuit.inference.nodes import Nodes
 from squircuit.inference.schedule import Form, Forms, Schedule
 from squircuit.inference.snapshot import Snapshot
@@ -68,7 +68,7 @@ def batches(snapshot: Snapshot, evidence: Evidence) -> Iterator[Tensor]:
 
 def blocks(rows: Tensor, schedule: Schedule, entries: int = 1) -> Iterator[Tensor]:
     """Rows in blocks for which intermediate results stay bounded."""
-    return iter(torch.split(rows, max(1, BLOCK // max(schedule.entries(), entries))))
+    return iter(torch.split(rows, max(1, block_size(rows.device) // max(schedule.entries(), entries))))
 
 
 def messages(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None = None) -> Messages:

@@ -19,7 +19,7 @@ from squircuit.inference import contraction
 from squircuit.inference.leaves import Leaves
 from squircuit.inference.schedule import Form, Schedule, Source, Step
 
-BLOCK = 2**25  #: numbers in one intermediate result; larger ones are computed in blocks of folds
+BLOCK = {"cpu": 2**21, "cuda": 2**26}  #: numbers in one intermediate result; larger ones are cut
 
 
 class Message(NamedTuple):
@@ -177,7 +177,8 @@ class Messages:
             )
 
         compute = partial(checkpoint, block, use_reentrant=False) if self._recomputes else block
-        return _in_blocks(compute, len(step.folds), step.entries() * len(self.leaves.x))
+        most = block_size(weight.device) // (step.entries() * len(self.leaves.x))
+        return _in_blocks(compute, len(step.folds), max(1, most))
 
     @property
     def _recomputes(self) -> bool:
@@ -260,9 +261,13 @@ def _joined(parts: list[Message]) -> tuple[Tensor, Tensor]:
     return torch.cat(values), torch.cat([part.scale.expand(-1, rows) for part in parts])
 
 
-def _in_blocks(compute: Callable[[slice], Tensor], folds: int, entries: int) -> Tensor:
-    """A computation over all folds, in blocks so small that intermediate results stay bounded."""
-    block = max(1, BLOCK // max(1, entries))
+def block_size(device: torch.device) -> int:
+    """How many numbers an intermediate result may have: what suits caches, or keeps a GPU busy."""
+    return BLOCK.get(device.type, BLOCK["cuda"])
+
+
+def _in_blocks(compute: Callable[[slice], Tensor], folds: int, block: int) -> Tensor:
+    """A computation over all folds, so many at a time."""
     if block >= folds:
         return compute(slice(0, folds))
     return torch.cat([compute(slice(i, min(i + block, folds))) for i in range(0, folds, block)])

@@ -10,7 +10,7 @@ from squircuit.inference.evidence import Evidence, is_discrete
 from squircuit.inference.leaf_draws import Points
 from squircuit.inference.likelihood import log_total, messages
 from squircuit.inference.marginals import node_densities, require_positive
-from squircuit.inference.messages import BLOCK
+from squircuit.inference.messages import block_size
 from squircuit.inference.snapshot import Snapshot
 from squircuit.inference.walk import Walk
 
@@ -103,7 +103,7 @@ def _walked(
     """(n, m, d), in blocks of samples that keep intermediate results bounded."""
     found = messages(snapshot, evidence)
     require_positive(log_total(found), rows)
-    block = max(1, BLOCK // (len(evidence) * max(1, _widest(snapshot))))
+    block = max(1, block_size(rows.device) // (len(evidence) * _widest(snapshot)))
     parts = [
         Walk(snapshot, found, evidence, min(block, count - start), generator).samples()
         for start in range(0, count, block)

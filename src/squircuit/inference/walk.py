@@ -24,7 +24,7 @@ from squircuit.inference import contraction
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.inversion import draw_index
 from squircuit.inference.leaf_draws import Points
-from squircuit.inference.leaves import evaluate_group
+from squircuit.inference.leaves import evaluate_group, state_table
 from squircuit.inference.messages import Messages
 from squircuit.inference.schedule import Form
 from squircuit.inference.snapshot import Snapshot
@@ -60,7 +60,6 @@ class Walk:
         self.x = evidence.x.double().repeat(count, 1)  # (B, d), the samples of one kind side by side
         self.missing = evidence.missing.repeat(count, 1)
         self._points: dict[int, Points] = {}
-        self._tables: dict[InputGroup, Tensor] = {}
 
     def samples(self) -> Tensor:
         """(n, m, d) float64."""
@@ -193,19 +192,25 @@ class Walk:
     def _draw(self, group: InputGroup, fold: int, environment: Tensor) -> Tensor:
         """Draws a variable from |e·ℓ(x)|², where it is missing; the layer's value there."""
         variable = group.variables[fold]
-        density = _masses((environment @ self._table(group, fold)).unsqueeze(1))
-        drawn = self._points[variable].draw(density, self._uniform())
-        self.x[:, variable] = torch.where(self.missing[:, variable], drawn, self.x[:, variable])
-        value = evaluate_group(self.snapshot, group, range(fold, fold + 1), self.x[:, variable].unsqueeze(0))
-        return _normalised(value[0].T)
+        points, table = self._table(group, fold)
+        density = _masses((environment @ table).unsqueeze(1))
+        drawn = points.draw(density, self._uniform())
+        x = torch.where(self.missing[:, variable], drawn, self.x[:, variable])
+        self.x[:, variable] = x
+        if points.panels is None:
+            return _normalised(table.index_select(1, x.long()).T)
+        return _normalised(evaluate_group(self.snapshot, group, range(fold, fold + 1), x.unsqueeze(0))[0].T)
 
-    def _table(self, group: InputGroup, fold: int) -> Tensor:
-        """ℓ at the points of a variable: (K, Q)."""
+    def _table(self, group: InputGroup, fold: int) -> tuple[Points, Tensor]:
+        """The points of a variable, and ℓ there: (K, Q)."""
         variable = group.variables[fold]
         if variable not in self._points:
             self._points[variable] = Points.of(self.snapshot, variable)
-        points = self._points[variable].x.unsqueeze(0)
-        return evaluate_group(self.snapshot, group, range(fold, fold + 1), points)[0]
+        points = self._points[variable]
+        table = state_table(self.snapshot, group, fold)
+        if table is not None:
+            return points, table
+        return points, evaluate_group(self.snapshot, group, range(fold, fold + 1), points.x.unsqueeze(0))[0]
 
     def _root_units(self) -> tuple[Tensor, Tensor]:
         """For each sample the root layer and the unit in it, drawn by π_r R_rr: (B,) twice."""
@@ -272,9 +277,8 @@ def _square_root(matrix: Tensor) -> Tensor:
 
 def _masses(value: Tensor) -> Tensor:
     """Σ_k |v_k|²: (B, K, J) → (B, J)."""
-    if not value.is_complex():
-        return value.square().sum(dim=1)
-    return torch.view_as_real(value).square().sum(dim=(1, 3))
+    squares = value.real.square() + value.imag.square() if value.is_complex() else value.square()
+    return squares.sum(dim=1)
 
 
 def _normalised(value: Tensor) -> Tensor:

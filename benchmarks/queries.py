@@ -31,7 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import squircuit as sq
-from squircuit.inference import likelihood, sampling
+from squircuit.inference import likelihood
 from squircuit.inference.evidence import Evidence, as_evidence
 from squircuit.inference.leaf_draws import Points
 from squircuit.inference.leaves import Leaves
@@ -241,7 +241,7 @@ def draw_pixel(snapshot: Snapshot, evidence: Evidence, variable: int) -> Tensor:
     nodes = points.nodes(variable)
     rows = torch.arange(len(evidence), device=evidence.x.device)
     parts = [node_densities(snapshot, evidence.take(part), nodes, part)[0] for part in torch.split(rows, 64)]
-    return points.draw(torch.cat(parts), sampling.uniform(len(evidence), None, evidence.x.device))
+    return points.draw(torch.cat(parts), torch.rand(len(evidence), device=evidence.x.device).double())
 
 
 def masks(options: argparse.Namespace) -> None:

@@ -12,7 +12,6 @@ from scipy import stats
 import oracle
 import squircuit as sq
 from query_laws import DISCRETE, lacking, models, random_mask
-from squircuit.inference import sampling
 
 COUNT = 3000
 
@@ -114,18 +113,6 @@ def test_continuous_samples_follow_their_distribution_functions(kind):
         mask[3] = True
         samples = model.sample(count, given=row[None], missing=mask, seed=6)[:, 0, variable].numpy()
         assert distance(samples, conditional_cdf(circuit, row, variable, range(3), low, high)) < 2.2
-
-
-def test_variables_drawn_one_by_one_follow_the_same_distribution():
-    circuit = sq.build(sq.regions.balanced_tree(3), sq.Categorical(3), 2).initialise(seed=0)
-    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
-    evidence = sq.inference.evidence.nothing_observed(circuit, model.device).take(
-        torch.zeros(COUNT, dtype=torch.long)
-    )
-    rows = torch.arange(COUNT)
-    source = torch.Generator().manual_seed(0)
-    drawn = sampling.draw_sequentially(model.snapshot(), evidence, source, rows).long().numpy()
-    assert follows(drawn, circuit, np.zeros(3), np.ones(3, dtype=bool)) > 1e-4
 
 
 def test_several_root_layers_are_a_mixture_of_which_each_sample_has_one():

@@ -8,7 +8,7 @@ is formed.
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import torch
@@ -120,6 +120,26 @@ def weigh_entrywise(
         return sandwich(both, weight.unsqueeze(1))
     product = entrywise([*matrices, *(outer(v) for v in vectors)])
     return sandwich(weight.unsqueeze(1) @ product, weight.unsqueeze(1).expand(len(product), -1, -1, -1))
+
+
+def first_mode(amplitude: Tensor, modes: Sequence[tuple[int, int]], mode: tuple[int, int]) -> Tensor:
+    """A tensor with one of its modes first, (B, ∏K_i) → (B, K, columns of the others in their order).
+
+    A mode is named by a tuple that begins with its width.
+    """
+    shaped = amplitude.reshape(len(amplitude), *(width for width, _ in modes))
+    return shaped.movedim(modes.index(mode) + 1, 1).reshape(len(amplitude), mode[0], -1)
+
+
+def close_modes(
+    amplitude: Tensor, modes: Sequence[tuple[int, int]], vectors: Mapping[tuple[int, int], Tensor]
+) -> Tensor:
+    """A tensor, one a row, with some modes contracted with vectors (B, K_i): (B, columns left)."""
+    left = list(modes)
+    for mode, vector in vectors.items():
+        amplitude = (vector.unsqueeze(1) @ first_mode(amplitude, left, mode)).squeeze(1)
+        left.remove(mode)
+    return amplitude
 
 
 def outer(vector: Tensor) -> Tensor:

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError
 from squircuit.inference.evidence import Evidence, is_discrete
-from squircuit.inference.leaf_draws import Points
+from squircuit.inference.inversion import draw_index
 from squircuit.inference.likelihood import log_total, messages
-from squircuit.inference.marginals import node_densities, require_positive
-from squircuit.inference.messages import block_size
+from squircuit.inference.marginals import require_positive
+from squircuit.inference.message_roots import MessageRoots
+from squircuit.inference.messages import Messages, block_size
 from squircuit.inference.snapshot import Snapshot
 from squircuit.inference.walk import Walk
 
@@ -19,11 +20,9 @@ MASKS = 3  #: with more masks than this, rows are walked together, all messages 
 
 @torch.no_grad()
 def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
-    """Samples of what each row lacks, given what it shows.
+    """Samples of what each row lacks, given what it shows, by one depth-first walk.
 
-    Trees are walked once, depth first (:mod:`squircuit.inference.walk`): about as long as a likelihood of as
-    many rows. Where sums have several inputs, the last missing variable below each of them sees their
-    interference; there variables are drawn one after the other, each from its marginal.
+    See :mod:`squircuit.inference.walk`: about as long as a likelihood of as many rows.
 
     Args:
         snapshot: of the model.
@@ -38,11 +37,10 @@ def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.
     result = evidence.x.expand(count, -1, -1).clone().to(_dtype(snapshot, evidence))
     for rows in _batches(snapshot, evidence):
         part = evidence.take(rows)
+        found = messages(snapshot, part)
+        require_positive(log_total(found), rows)
         if bool(part.missing.any()):
-            draw = _one_by_one if snapshot.has_alternatives else _walked
-            result[:, rows] = draw(snapshot, part, count, generator, rows).to(result.dtype)
-        else:
-            require_positive(log_total(messages(snapshot, part)), rows)
+            result[:, rows] = _drawn(found, part, count, generator).to(result.dtype)
     return result
 
 
@@ -65,31 +63,6 @@ def require_count(count: int) -> None:
         raise ParameterError(f"sample: the number of samples must be an integer ≥ 0, got {count!r}")
 
 
-def draw_sequentially(
-    snapshot: Snapshot, evidence: Evidence, generator: torch.Generator | None, first_row: Tensor
-) -> Tensor:
-    """One sample a row, variable by variable: x_v from p(x_v | observed and drawn so far). (B, d) float64.
-
-    A marginal for every variable, so d times the work of a walk; but right for every circuit.
-    """
-    x, missing = evidence.x.double(), evidence.missing.clone()
-    for v in [v for v in sorted(snapshot.circuit.scope) if bool(missing[:, v].any())]:
-        points = Points.of(snapshot, v)
-        for mask, rows in Evidence(x, missing).masks():
-            if bool(mask[v]):
-                part = Evidence(x[rows], missing[rows])
-                density = node_densities(snapshot, part, points.nodes(v), first_row[rows])[0]
-                x[rows, v] = points.draw(density, uniform(len(rows), generator, x.device))
-                missing[rows, v] = False
-    return x
-
-
-def uniform(count: int, generator: torch.Generator | None, device: torch.device) -> Tensor:
-    """Numbers in [0, 1): (count,) float64."""
-    source = device if generator is None else generator.device
-    return torch.rand(count, generator=generator, dtype=torch.float64, device=source).to(device)
-
-
 def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:
     batches = [rows for _, rows in evidence.masks()]
     if len(batches) > MASKS and not snapshot.has_alternatives:
@@ -97,26 +70,37 @@ def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:
     return batches
 
 
-def _walked(
-    snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.Generator | None, rows: Tensor
-) -> Tensor:
-    """(n, m, d), in blocks of samples that keep intermediate results bounded."""
-    found = messages(snapshot, evidence)
-    require_positive(log_total(found), rows)
-    block = max(1, block_size(rows.device) // (len(evidence) * _widest(snapshot)))
-    parts = [
-        Walk(snapshot, found, evidence, min(block, count - start), generator).samples()
-        for start in range(0, count, block)
-    ]
-    return torch.cat(parts) if parts else evidence.x.new_zeros(0, *evidence.x.shape).double()
+def _drawn(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
+    """(n, m, d) float64, in blocks of samples that keep intermediate results bounded."""
+    widest = max((stack.shape[-1] for stack in found.snapshot.plan.stacks), default=1)
+    block = max(1, block_size(evidence.x.device) // (len(evidence) * widest))
+    parts = [_block(found, evidence, min(block, count - i), generator) for i in range(0, count, block)]
+    return torch.cat(parts) if parts else torch.zeros(0, *evidence.x.shape, dtype=torch.float64)
 
 
-def _one_by_one(
-    snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.Generator | None, rows: Tensor
-) -> Tensor:
-    repeated = Evidence(evidence.x.repeat(count, 1), evidence.missing.repeat(count, 1))
-    drawn = draw_sequentially(snapshot, repeated, generator, rows.repeat(count))
+def _block(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
+    rows = torch.arange(len(evidence), device=evidence.x.device).repeat(count)
+    walk = Walk(MessageRoots(found, rows), evidence.x.double()[rows], evidence.missing[rows], generator)
+    number, unit = _root_units(found, rows, walk.uniform())
+    drawn, start = walk.x.clone(), walk.x
+    for i, root in enumerate(found.snapshot.plan.roots):
+        walk.x = start.clone()
+        inside = torch.where(number == i, unit, 0)  # all rows walk from each root, and keep that of their own
+        walk.run(root, torch.nn.functional.one_hot(inside, root[0]).to(found.snapshot.dtype))
+        drawn = torch.where((number == i).unsqueeze(1), walk.x, drawn)
     return drawn.reshape(count, *evidence.x.shape)
+
+
+def _root_units(found: Messages, rows: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """For each sample a root layer and a unit in it, drawn by π_r R_rr: (B,) twice."""
+    diagonals, scales = found.diagonals()
+    largest = torch.stack(scales).amax(dim=0)
+    masses = [d * (s - largest).exp().unsqueeze(1) for d, s in zip(diagonals, scales, strict=True)]
+    weighted = torch.cat(masses, dim=1).clamp_min(0) * found.snapshot.mixture
+    chosen = draw_index(weighted[rows], uniform)
+    ends = torch.tensor([d.shape[1] for d in diagonals], device=chosen.device).cumsum(dim=0)
+    number = torch.searchsorted(ends, chosen, right=True)
+    return number, chosen - torch.where(number > 0, ends[number - 1], 0)
 
 
 def _dtype(snapshot: Snapshot, evidence: Evidence) -> torch.dtype:
@@ -124,8 +108,3 @@ def _dtype(snapshot: Snapshot, evidence: Evidence) -> torch.dtype:
     if is_discrete(snapshot.circuit):
         return torch.int64
     return torch.promote_types(snapshot.mixture.dtype, evidence.x.dtype)
-
-
-def _widest(snapshot: Snapshot) -> int:
-    """The columns of the widest weight."""
-    return max((stack.shape[-1] for stack in snapshot.plan.stacks), default=1)

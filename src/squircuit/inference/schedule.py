@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import TypeAlias, final
 
 import torch
 from torch import Tensor
 
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, Slots, SumGroup
+from squircuit.regions.scope import Scope
 
 
 class Form(IntEnum):
@@ -35,6 +38,7 @@ class Form(IntEnum):
     WEIGHTED = 4
 
 
+Key: TypeAlias = tuple[int, int]  #: a layer: its width and its place in the pool
 Forms: TypeAlias = tuple[Form, ...]  #: of every variable's input layers, or of the factors of a product
 Pattern: TypeAlias = tuple[Forms, ...]  #: of a sum's branches
 
@@ -84,8 +88,8 @@ class Schedule:
 
     steps: tuple[Step, ...]
     roots: tuple[Source, ...]
-    places: dict[tuple[int, int], tuple[int, int]]  #: (width, slot) -> (step, row of its output)
-    forms: dict[tuple[int, int], Form]
+    places: dict[Key, tuple[int, int]]  #: (width, slot) -> (step, row of its output)
+    forms: dict[Key, Form]
     _indices: dict[tuple[tuple[int, ...], torch.device], Tensor] = field(default_factory=dict)
 
     def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
@@ -112,6 +116,24 @@ class Schedules:
         self.plan, self.remembered = plan, remembered
         self._known: OrderedDict[Forms, Schedule] = OrderedDict()
 
+    @cached_property
+    def layers(self) -> Mapping[Key, tuple[Group, int]]:
+        """The group and the fold of every layer."""
+        return {(g.units, place): (g, fold) for g in self.plan.groups for fold, place in enumerate(g.writes)}
+
+    @cached_property
+    def scopes(self) -> Mapping[Key, Scope]:
+        """The variables of every layer."""
+        found: dict[Key, Scope] = {}
+        for key, (group, fold) in self.layers.items():
+            if isinstance(group, InputGroup):
+                found[key] = frozenset({group.variables[fold]})
+            else:
+                branch = group.branches[0] if isinstance(group, SumGroup) else group.branch
+                reads = zip(branch.widths, branch.reads, strict=True)
+                found[key] = frozenset().union(*(found[k, slots[fold]] for k, slots in reads))
+        return found
+
     def __call__(self, forms: Forms) -> Schedule:
         if forms not in self._known:
             self._known[forms] = _Scheduler(self.plan, forms).schedule()
@@ -126,9 +148,9 @@ class _Scheduler:
     plan: Plan
     variables: Forms
     steps: list[Step] = field(default_factory=list)
-    forms: dict[tuple[int, int], Form] = field(default_factory=dict)
-    open_variable: dict[tuple[int, int], int] = field(default_factory=dict)
-    places: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    forms: dict[Key, Form] = field(default_factory=dict)
+    open_variable: dict[Key, int] = field(default_factory=dict)
+    places: dict[Key, tuple[int, int]] = field(default_factory=dict)
 
     def schedule(self) -> Schedule:
         for group in self.plan.groups:
@@ -153,7 +175,7 @@ class _Scheduler:
             found[form, pattern].append(fold)
         return found
 
-    def _inner(self, key: tuple[int, int], group: Group, fold: int) -> tuple[Form, Pattern]:
+    def _inner(self, key: Key, group: Group, fold: int) -> tuple[Form, Pattern]:
         branches = group.branches if isinstance(group, SumGroup) else (group.branch,)  # type: ignore[union-attr]
         reads = [[(k, s[fold]) for k, s in zip(b.widths, b.reads, strict=True)] for b in branches]
         pattern = tuple(tuple(self.forms[item] for item in items) for items in reads)

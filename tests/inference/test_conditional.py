@@ -22,7 +22,7 @@ def chain_model(dtype=torch.complex128, **options):
 
 @pytest.mark.parametrize("name", DISCRETE)
 @given(data=st.data())
-@settings(max_examples=5)
+@settings(max_examples=12)
 def test_conditionals_sum_to_one_over_what_is_asked_for(name, data):
     circuit, model = data.draw(models(name, limit=300))
     of, known = data.draw(split(circuit))
@@ -35,7 +35,7 @@ def test_conditionals_sum_to_one_over_what_is_asked_for(name, data):
 
 @pytest.mark.parametrize("name", DISCRETE)
 @given(data=st.data())
-@settings(max_examples=5)
+@settings(max_examples=12)
 def test_the_chain_rule_holds_in_every_order(name, data):
     circuit, model = data.draw(models(name, limit=300))
     order = data.draw(st.permutations(sorted(circuit.scope)))
@@ -56,7 +56,7 @@ def split(draw, circuit):
 
 @pytest.mark.parametrize("name", DISCRETE)
 @given(data=st.data())
-@settings(max_examples=4)
+@settings(max_examples=12)
 def test_a_model_given_evidence_has_the_enumerated_conditional_as_density(name, data):
     circuit, model = data.draw(models(name, limit=300))
     rows = model.sample(3, seed=0)

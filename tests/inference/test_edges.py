@@ -71,6 +71,17 @@ def test_batches_are_cut_so_that_memory_is_bounded_without_changing_the_result(m
         assert torch.allclose(model.log_prob(rows, masks), whole, atol=1e-12)
 
 
+def test_questions_may_be_asked_in_inference_mode():
+    circuit, model = model_of(is_complex=False)
+    x, mask = torch.from_numpy(oracle.some_rows(circuit, 3)), torch.from_numpy(random_mask(circuit, 3, 0))
+    with torch.inference_mode():
+        found = model.marginals(x, mask).mean, model.sample(2, x, mask, seed=0), model.log_prob(x, mask)
+    again = model.marginals(x, mask).mean, model.sample(2, x, mask, seed=0), model.log_prob(x, mask)
+    for one, other in zip(found, again, strict=True):
+        assert torch.equal(one, other.detach())
+    again[2].sum().backward()
+
+
 def test_no_rows_give_no_results():
     _, model = model_of()
     x, mask = torch.zeros(0, 6, dtype=torch.long), torch.zeros(0, 6, dtype=torch.bool)

@@ -14,7 +14,7 @@ from query_laws import KINDS, close, log_marginals, models, random_mask
 
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=40)
 def test_a_marginal_is_the_sum_over_what_is_missing_in_each_row(name, data):
     circuit, model = data.draw(models(name))
     rows = oracle.some_rows(circuit, 5)

@@ -43,7 +43,7 @@ def positive(circuit, rows, masks):
 
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=25)
 def test_marginals_are_the_enumerated_tables_for_every_missing_variable(name, data):
     circuit, model = data.draw(models(name))
     rows = oracle.some_rows(circuit, 4)
@@ -70,7 +70,7 @@ def test_marginals_are_the_enumerated_tables_for_every_missing_variable(name, da
 
 @pytest.mark.parametrize("name", DISCRETE)
 @given(data=st.data())
-@settings(max_examples=8)
+@settings(max_examples=20)
 def test_moments_and_expectations_of_products_are_the_enumerated_ones(name, data):
     circuit, model = data.draw(models(name))
     count = 2 if sq.is_structured_decomposable(circuit) else 1

@@ -38,7 +38,7 @@ def follows(samples, circuit, row, mask):
 
 @pytest.mark.parametrize("name", DISCRETE)
 @given(data=st.data())
-@settings(max_examples=4)
+@settings(max_examples=12)
 def test_samples_follow_the_enumerated_distribution(name, data):
     circuit, model = data.draw(models(name, limit=300))
     samples = model.sample(COUNT, seed=1).numpy()
@@ -49,7 +49,7 @@ def test_samples_follow_the_enumerated_distribution(name, data):
 
 @pytest.mark.parametrize("name", DISCRETE)
 @given(data=st.data())
-@settings(max_examples=4)
+@settings(max_examples=12)
 def test_conditional_samples_follow_the_enumerated_conditional_and_keep_what_is_observed(name, data):
     circuit, model = data.draw(models(name, limit=300))
     rows = model.sample(5, seed=2).numpy()  # rows of positive probability

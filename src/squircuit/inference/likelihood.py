@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from squircuit.inference.evidence import Evidence
+from squircuit.inference.evidence import Evidence, nothing_observed
 from squircuit.inference.leaves import Leaves
 from squircuit.inference.messages import Messages, block_size
 from squircuit.inference.nodes import Nodes
@@ -34,7 +34,7 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
         return snapshot.mixture.new_zeros(0)
     parts, rows = zip(*_parts(snapshot, evidence), strict=True)
     log_p = torch.cat(parts)[torch.cat(rows).argsort()]
-    return log_p if snapshot.is_normalised else log_p - snapshot.log_partition().to(log_p.dtype)
+    return log_p if snapshot.is_normalised else log_p - _log_partition(snapshot)
 
 
 def forms_of(snapshot: Snapshot, missing: Tensor, weighted: frozenset[int] = frozenset()) -> Forms:
@@ -84,6 +84,11 @@ def log_total(found: Messages) -> Tensor:
     positive = (total > 0) & (scale > -torch.inf)
     logarithm = torch.where(positive, total, 1.0).log() + torch.where(positive, scale, 0.0)
     return torch.where(positive, logarithm, -torch.inf)
+
+
+def _log_partition(snapshot: Snapshot) -> Tensor:
+    """log Z: nothing is observed."""
+    return log_total(messages(snapshot, nothing_observed(snapshot.circuit, snapshot.device)))
 
 
 def _parts(snapshot: Snapshot, evidence: Evidence) -> Iterator[tuple[Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from squircuit.errors import DataError, ParameterError
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.likelihood import batches, blocks, forms_of, log_total, messages
 from squircuit.inference.nodes import Nodes, quadrature
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.snapshot import Snapshot, constant
 
 
 @final
@@ -82,7 +82,8 @@ def node_densities(snapshot: Snapshot, evidence: Evidence, nodes: Nodes, rows: T
     with torch.inference_mode(mode=False), torch.enable_grad():
         shape = (-1, len(evidence), -1)
         weights = nodes.weights.to(snapshot.mixture.dtype).expand(*shape).clone().requires_grad_()
-        log_p = log_total(messages(snapshot.detached(), evidence, nodes.weighted(weights)))
+        plain = Evidence(constant(evidence.x), constant(evidence.missing))
+        log_p = log_total(messages(snapshot.detached(), plain, nodes.weighted(weights)))
         require_positive(log_p, rows)
         (gradient,) = torch.autograd.grad(log_p.sum(), weights)
     return gradient.clamp_min(0)

@@ -1,14 +1,13 @@
 """Messages upwards: R = ∫ ℓ ℓᴴ of every layer that a query needs, all layers of a step together.
 
-Numbers are scaled: a vector has norm 1 and a matrix Frobenius norm 1, each with one real log-scale a fold and
-row, held constant in the backward pass, which is exact because it cancels in log p.
+Vectors where all is observed, matrices where some of it is; see :mod:`squircuit.inference.schedule`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -17,16 +16,10 @@ from torch.utils.checkpoint import checkpoint
 from squircuit.execution.plan import Branch, InputGroup, SumGroup
 from squircuit.inference import contraction
 from squircuit.inference.leaves import Leaves
+from squircuit.inference.scaled import Message, added, joined, ratio, scaled
 from squircuit.inference.schedule import Form, Schedule, Source, Step
 
 BLOCK = {"cpu": 2**21, "cuda": 2**26}  #: numbers in one intermediate result; larger ones are cut
-
-
-class Message(NamedTuple):
-    """A vector r = e^s r̂, (F, K, B) and (F, B); or a matrix R = e^s R̂, (F, B or 1, K, K) and (F, B or 1)."""
-
-    value: Tensor
-    scale: Tensor
 
 
 @final
@@ -51,7 +44,7 @@ class Messages:
         largest = torch.stack(scales).amax(dim=0)
         mixture = torch.split(self.snapshot.mixture, [d.shape[1] for d in diagonals])
         parts = [
-            (d @ pi) * _ratio(scale, largest) for d, pi, scale in zip(diagonals, mixture, scales, strict=True)
+            (d @ pi) * ratio(scale, largest) for d, pi, scale in zip(diagonals, mixture, scales, strict=True)
         ]
         return torch.stack(parts).sum(dim=0), largest
 
@@ -70,11 +63,11 @@ class Messages:
     def read(self, source: Source) -> Message:
         """A factor's message as it is held."""
         parts = [self._part(step, rows) for step, rows in source.parts]
-        joined = parts[0] if len(parts) == 1 else Message(*_joined(parts))
+        value, scale = parts[0] if len(parts) == 1 else joined(parts)
         if source.order is None:
-            return joined
-        order = self.schedule.index(source.order, joined.value.device)
-        return Message(joined.value.index_select(0, order), joined.scale.index_select(0, order))
+            return Message(value, scale)
+        order = self.schedule.index(source.order, value.device)
+        return Message(value.index_select(0, order), scale.index_select(0, order))
 
     def _part(self, step: int, rows: range | tuple[int, ...]) -> Message:
         value, scale = self.found[step]
@@ -116,7 +109,7 @@ class Messages:
             compute(step, branch, sources)
             for branch, sources in zip(step.branches, step.sources, strict=True)
         ]
-        value, scale = parts[0] if len(parts) == 1 else _added(parts, matrix=step.form is Form.MATRIX)
+        value, scale = parts[0] if len(parts) == 1 else added(parts, matrix=step.form is Form.MATRIX)
         return scaled(value, matrix=step.form is Form.MATRIX, scale=scale)
 
     def _vector(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
@@ -221,44 +214,8 @@ class Messages:
         value = message.value.reshape(folds, units, -1, count).transpose(1, 2)  # (F, B, K, Q)
         scale = message.scale.reshape(folds, -1, count)
         largest = scale.amax(dim=2)
-        factor = (weights * _ratio(2 * scale, 2 * largest.unsqueeze(2))).to(value.real.dtype)
+        factor = (weights * ratio(2 * scale, 2 * largest.unsqueeze(2))).to(value.real.dtype)
         return Message((value * factor.unsqueeze(2)) @ value.mH, 2 * largest)
-
-
-def scaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Message:
-    """The value divided by its norm, with the logarithm of that added to the scale; zero has scale −inf."""
-    norm = torch.linalg.vector_norm(value.detach(), dim=(2, 3) if matrix else 1)
-    inverse = torch.where(norm > 0, 1 / norm, 0.0)
-    value = value * (inverse[:, :, None, None] if matrix else inverse.unsqueeze(1))
-    return Message(value, norm.log() if scale is None else norm.log() + scale)
-
-
-def _added(parts: list[Message], *, matrix: bool) -> Message:
-    """Σ_i e^{s_i − s} of messages with different scales."""
-    rows = max(part.scale.shape[1] for part in parts)
-    scales = [part.scale.expand(-1, rows) for part in parts]
-    largest = torch.stack(scales).amax(dim=0)
-    total: Tensor | None = None
-    for (value, _), scale in zip(parts, scales, strict=True):
-        ratio = _ratio(scale, largest)
-        term = value * (ratio[:, :, None, None] if matrix else ratio.unsqueeze(1))
-        total = term if total is None else total + term
-    assert total is not None
-    return Message(total, largest)
-
-
-def _ratio(scale: Tensor, largest: Tensor) -> Tensor:
-    """exp(s − s_max), 0 for what is exactly zero."""
-    return torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())
-
-
-def _joined(parts: list[Message]) -> tuple[Tensor, Tensor]:
-    """Messages of several steps one after the other; those shared by all rows are repeated if need be."""
-    if parts[0].value.ndim == 3:
-        return torch.cat([p.value for p in parts]), torch.cat([p.scale for p in parts])
-    rows = max(part.value.shape[1] for part in parts)
-    values = [part.value.expand(-1, rows, -1, -1) for part in parts]
-    return torch.cat(values), torch.cat([part.scale.expand(-1, rows) for part in parts])
 
 
 def block_size(device: torch.device) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import gauss_legendre
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.snapshot import Snapshot, constant
 
 
 @final
@@ -43,7 +43,7 @@ class Nodes:
 
     def weighted(self, weights: Tensor) -> Nodes:
         """The same nodes with other weights."""
-        return replace(self, weights=weights)
+        return replace(self, points=constant(self.points), weights=weights)
 
     def of(self, variables: list[int]) -> Nodes:
         """The nodes of some of the variables, in their order."""

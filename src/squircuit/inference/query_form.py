@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import final
 
 import torch
@@ -77,13 +77,12 @@ class QueryForm:
         mixture: Tensor,
         family_values: FamilyValues,
         is_normalised: bool,
-        log_partition: Callable[[], Tensor],
     ) -> Snapshot:
         """The circuit as it is, with these weights."""
         place = self.structure, self.network, self.schedules
-        return Snapshot(*place, stacks, mixture, family_values, is_normalised, log_partition)
+        return Snapshot(*place, stacks, mixture, family_values, is_normalised)
 
-    def joined(self, circuit: Circuit, mixture: Tensor, log_partition: Callable[[], Tensor]) -> Snapshot:
+    def joined(self, circuit: Circuit, mixture: Tensor) -> Snapshot:
         """The joined circuit, with the weights that belong to the circuit's."""
         assert self.joining is not None
         weights = self.joining.weights(circuit)
@@ -92,4 +91,4 @@ class QueryForm:
         def family_values(group: InputGroup) -> Mapping[str, Tensor]:
             return {role: torch.stack([weights[n] for n in names]) for role, names in group.learnt.items()}
 
-        return self.direct(stacks, mixture, family_values, False, log_partition)
+        return self.direct(stacks, mixture, family_values, False)

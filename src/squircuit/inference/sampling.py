@@ -75,7 +75,7 @@ def _drawn(found: Messages, evidence: Evidence, count: int, generator: torch.Gen
     widest = max((stack.shape[-1] for stack in found.snapshot.plan.stacks), default=1)
     block = max(1, block_size(evidence.x.device) // (len(evidence) * widest))
     parts = [_block(found, evidence, min(block, count - i), generator) for i in range(0, count, block)]
-    return torch.cat(parts) if parts else torch.zeros(0, *evidence.x.shape, dtype=torch.float64)
+    return torch.cat(parts) if parts else evidence.x.new_zeros(0, *evidence.x.shape)
 
 
 def _block(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:

@@ -96,7 +96,8 @@ class Schedule:
         """Places as a tensor, made once for each device."""
         key = (places, device)
         if key not in self._indices:
-            self._indices[key] = torch.tensor(places, device=device)
+            with torch.inference_mode(mode=False):  # it outlives the caller's mode
+                self._indices[key] = torch.tensor(places, device=device)
         return self._indices[key]
 
     def operations(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -30,7 +30,6 @@ class Snapshot:
         mixture: π, (R,).
         family_values: learnable parameters of a group's families.
         is_normalised: (U1)–(U3) hold: the message of a marginalised layer is the identity.
-        log_partition: log Z; called only where the weights are not normalised.
     """
 
     circuit: Circuit
@@ -40,7 +39,6 @@ class Snapshot:
     mixture: Tensor
     family_values: FamilyValues
     is_normalised: bool
-    log_partition: Callable[[], Tensor]
 
     @property
     def plan(self) -> Plan:
@@ -60,10 +58,10 @@ class Snapshot:
         """The same without gradients of the weights."""
 
         def family_values(group: InputGroup) -> Mapping[str, Tensor]:
-            return {name: value.detach() for name, value in self.family_values(group).items()}
+            return {name: constant(value) for name, value in self.family_values(group).items()}
 
-        stacks = [stack.detach() for stack in self.stacks]
-        return replace(self, stacks=stacks, mixture=self.mixture.detach(), family_values=family_values)
+        stacks = [constant(stack) for stack in self.stacks]
+        return replace(self, stacks=stacks, mixture=constant(self.mixture), family_values=family_values)
 
     @cached_property
     def inputs(self) -> Mapping[int, list[tuple[InputGroup, int]]]:
@@ -79,3 +77,8 @@ class Snapshot:
     def has_alternatives(self) -> bool:
         """Some sum has several inputs; their cross terms vanish while a variable below is marginalised."""
         return any(isinstance(group, SumGroup) and len(group.branches) > 1 for group in self.plan.groups)
+
+
+def constant(value: Tensor) -> Tensor:
+    """A tensor without gradient that may take part in those of others, even if made in inference mode."""
+    return value.detach().clone() if value.is_inference() else value.detach()

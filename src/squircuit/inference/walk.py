@@ -158,7 +158,8 @@ class Walk:
         spared: int | None,
     ) -> Visit:
         """Draws all but one variable from one input, then that variable from all inputs together."""
-        hidden = [v for v in sorted(self.messages.scopes[key]) if bool(self.missing[0, v])]
+        lacks = self.missing[0].tolist()
+        hidden = [v for v in sorted(self.messages.scopes[key]) if lacks[v]]
         last = hidden[-1] if spared is None else spared
         if len(hidden) > 1:
             fold = self.messages.layers[key][1]

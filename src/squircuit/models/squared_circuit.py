@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, final
 
 import torch
@@ -202,12 +201,10 @@ class SquaredCircuit(Queries, nn.Module):
         """
         if joined not in self._forms:
             self._forms[joined] = QueryForm(self.structure, self._network, joined)
-        form, log_partition = self._forms[joined], partial(self.log_partition, double=False)
+        form = self._forms[joined]
         if form.joining is not None:
-            circuit = self.structure.with_weights(self.weights())
-            return form.joined(circuit, self.mixture(), log_partition)
-        weights = self._matched_stacks(), self.mixture(), self._family_values
-        return form.direct(*weights, self.is_unitary, log_partition)
+            return form.joined(self.structure.with_weights(self.weights()), self.mixture())
+        return form.direct(self._matched_stacks(), self.mixture(), self._family_values, self.is_unitary)
 
     def _matched_stacks(self) -> list[Tensor]:
         """All stacks complex where the circuit is."""

@@ -3,7 +3,6 @@
 from squircuit import errors, families, inference, networks, optim, regions, units
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
-from squircuit.execution import SquaredCircuit
 from squircuit.families import (
     BSpline,
     Categorical,
@@ -15,7 +14,18 @@ from squircuit.families import (
     Legendre,
     Orthonormalised,
 )
-from squircuit.inference import marginal, partition
+from squircuit.inference import (
+    CircuitDistribution,
+    Estimate,
+    Marginals,
+    fidelity,
+    kl_divergence,
+    marginal,
+    overlap,
+    partition,
+    total_variation,
+)
+from squircuit.models import SquaredCircuit
 from squircuit.properties import (
     Report,
     Verdict,
@@ -57,8 +67,9 @@ __all__ = [
     "evaluate", "inner_product", "integrate", "marginal", "partition",
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
-    # models
-    "SquaredCircuit",
+    # models, and what they answer
+    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "kl_divergence", "overlap",
+    "total_variation",
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip

@@ -1,6 +1,5 @@
-"""Circuits as fast torch modules: plan (pure data), network (forward and backward by hand), module."""
+"""A circuit's arithmetic made fast: plan (pure data), network (forward and backward by hand), kernels."""
 
-from squircuit.execution.module import SquaredCircuit
 from squircuit.execution.plan import Plan, make_plan
 
-__all__ = ["Plan", "SquaredCircuit", "make_plan"]
+__all__ = ["Plan", "make_plan"]

@@ -1,6 +1,25 @@
-"""Questions to a circuit: partition functions and marginals of its square."""
+"""Questions to a circuit: partition functions, marginals, conditionals, samples of its square.
+
+On symbolic circuits the three algorithms of the paper (:mod:`orthogonal`, :mod:`unitary`, :mod:`squared`);
+on models, whose methods call them, the folded and scaled ones, from :mod:`schedule` to :mod:`walk`.
+"""
 
 from squircuit.inference import orthogonal, unitary
+from squircuit.inference.comparison import Estimate, fidelity, kl_divergence, overlap, total_variation
+from squircuit.inference.distribution import CircuitDistribution
+from squircuit.inference.marginals import Marginals
 from squircuit.inference.squared import marginal, partition
 
-__all__ = ["marginal", "orthogonal", "partition", "unitary"]
+__all__ = [
+    "CircuitDistribution",
+    "Estimate",
+    "Marginals",
+    "fidelity",
+    "kl_divergence",
+    "marginal",
+    "orthogonal",
+    "overlap",
+    "partition",
+    "total_variation",
+    "unitary",
+]

@@ -14,13 +14,18 @@ from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation, has_cross_terms
 from squircuit.execution.plan import InputGroup, Plan, make_plan
+from squircuit.inference.evidence import has_gaps
+from squircuit.inference.likelihood import log_marginal
+from squircuit.inference.query_form import QueryForm
+from squircuit.inference.snapshot import Snapshot
+from squircuit.models.queries import Queries
 from squircuit.properties import is_unitary
 from squircuit.reference.data import as_data
 from squircuit.reference.inner_product import gram
 
 
 @final
-class SquaredCircuit(nn.Module):
+class SquaredCircuit(Queries, nn.Module):
     """p(x) = Σ_r π_r |c_r(x)|² / Z of a circuit, with the weights of equal layers stacked.
 
     Where the circuit is unitary, and its parameters are declared semi-unitary so that optimisers keep it so,
@@ -48,12 +53,11 @@ class SquaredCircuit(nn.Module):
         if not isinstance(circuit, Circuit):
             raise ParameterError(f"SquaredCircuit needs a Circuit, e.g. of squircuit.build, got {circuit!r}")
         structure = circuit if circuit.has_weights else circuit.initialise(seed)
-        self._structure = Circuit(
-            circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated
-        )
+        self.structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
         self.plan: Plan = make_plan(circuit)
         self.is_unitary = _stays_unitary(circuit)
         self._network = Network(self.plan)
+        self._forms: dict[bool, QueryForm] = {}  # made by the first query
         real = dtype.to_real()
         self._is_complex = circuit.is_complex
         for stack in self.plan.stacks:
@@ -109,19 +113,19 @@ class SquaredCircuit(nn.Module):
             for i, name in enumerate(stack.parameters)
         }
         values |= {name: getattr(self, stack)[i] for name, (stack, i) in self._learnt.items()}
-        pi = self._structure.root_weights
-        return values if pi is None else {**values, self._structure.parameter_name(pi): self.mixture()}
+        pi = self.structure.root_weights
+        return values if pi is None else {**values, self.structure.parameter_name(pi): self.mixture()}
 
     def circuit(self) -> Circuit:
         """The circuit with the model's present weights, detached: for checks and exact algorithms."""
-        return self._structure.with_weights({n: v.detach().cpu() for n, v in self.weights().items()})
+        return self.structure.with_weights({n: v.detach().cpu() for n, v in self.weights().items()})
 
     def mixture(self) -> Tensor:
         """π, the weights of the root units: (R,)."""
         logits: Tensor | None = getattr(self, "root_logits", None)
         if logits is not None:
             return torch.softmax(logits, dim=0)
-        count = self._structure.num_roots
+        count = self.structure.num_roots
         return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
 
     # ------------------------------------------------------------------ density
@@ -147,13 +151,25 @@ class SquaredCircuit(nn.Module):
         """To single precision."""
         return self.to(torch.float32)
 
-    def forward(self, x: Any) -> Tensor:
-        """log p(x): see :meth:`log_prob`."""
-        return self.log_prob(x)
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self._zero.device
 
-    def log_prob(self, x: Any) -> Tensor:
-        """log p(x) of every row: (n, d) → (n,), exact and normalised; −inf where p is zero."""
-        data = x if isinstance(x, Tensor) and x.is_cuda else as_data(self._structure, x)
+    def forward(self, x: Any, missing: Any = None) -> Tensor:
+        """log p(x): see :meth:`log_prob`."""
+        return self.log_prob(x, missing)
+
+    def log_prob(self, x: Any, missing: Any = None) -> Tensor:
+        """log p of the observed entries of every row: (n, d) → (n,), exact and normalised; −inf where p is 0.
+
+        Args:
+            x: rows of data; NaN in the column of a continuous variable means missing.
+            missing: booleans, True = marginalised, (d,) for all rows or (n, d).
+        """
+        if missing is not None or has_gaps(self.structure, x):
+            return log_marginal(self.snapshot(), self._evidence(x, missing))
+        data = x if isinstance(x, Tensor) and x.is_cuda else as_data(self.structure, x)
         log_p = self.log_density(data.to(self._zero.device))
         return log_p if self.is_unitary else log_p - self.log_partition(double=False)
 
@@ -169,11 +185,26 @@ class SquaredCircuit(nn.Module):
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
         if has_cross_terms(self.plan):
-            circuit = self._structure.with_weights(self.weights())
+            circuit = self.structure.with_weights(self.weights())
             norms = gram(circuit)[0].diagonal().real
             return torch.log(norms @ self.mixture().to(norms))
         stacks = [_in_double(stack) if double else stack for stack in self.stacks()]
         return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())
+
+    # ------------------------------------------------------------------ queries
+
+    def snapshot(self, joined: bool = False) -> Snapshot:
+        """The model as queries see it; StructureError where they are not tractable.
+
+        Args:
+            joined: count the cross terms of all sums, also those that vanish in marginals.
+        """
+        if joined not in self._forms:
+            self._forms[joined] = QueryForm(self.structure, self._network, joined)
+        form = self._forms[joined]
+        if form.joining is not None:
+            return form.joined(self.structure.with_weights(self.weights()), self.mixture())
+        return form.direct(self._matched_stacks(), self.mixture(), self._family_values, self.is_unitary)
 
     def _matched_stacks(self) -> list[Tensor]:
         """All stacks complex where the circuit is."""

@@ -1,0 +1,85 @@
+"""Conditionals and completions of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit
+from squircuit.errors import ParameterError
+from squircuit.inference.evidence import Evidence
+from squircuit.inference.likelihood import log_marginal
+from squircuit.inference.marginals import marginals, require_positive
+from squircuit.inference.sampling import sample
+from squircuit.inference.snapshot import Snapshot
+from squircuit.reference.data import as_variables
+from squircuit.regions.scope import describe
+
+Variables: TypeAlias = Iterable[int] | Tensor | None  #: numbers of variables, or booleans (d,) or (n, d)
+
+
+def log_conditional(snapshot: Snapshot, evidence: Evidence, of: Tensor, given: Tensor) -> Tensor:
+    """log p(x_of | x_given) = log p(x_of, x_given) − log p(x_given), all other variables marginalised.
+
+    Args:
+        snapshot: of the model.
+        evidence: n rows; what they lack is neither in ``of`` nor in ``given``.
+        of, given: booleans (n, d), disjoint.
+
+    Returns:
+        (n,).
+    """
+    condition = log_marginal(snapshot, Evidence(evidence.x, evidence.missing | ~given))
+    require_positive(condition, torch.arange(len(evidence)))
+    return log_marginal(snapshot, Evidence(evidence.x, evidence.missing | ~(of | given))) - condition
+
+
+def select(circuit: Circuit, variables: Variables, rows: int, device: torch.device) -> Tensor:
+    """Variables as booleans (n, d); None is none of them."""
+    shape = (rows, circuit.num_variables)
+    if isinstance(variables, Tensor) and variables.dtype == torch.bool:
+        if variables.shape not in (shape, shape[1:]):
+            raise ParameterError(
+                f"a mask of variables has shape {tuple(variables.shape)}. Fix: pass {shape[1:]} or {shape}"
+            )
+        return variables.to(device).expand(shape)
+    chosen = as_variables(circuit, () if variables is None else variables)
+    mask = torch.tensor([v in chosen for v in range(circuit.num_variables)], device=device)
+    return mask.expand(shape)
+
+
+def require_disjoint(of: Tensor, given: Tensor) -> None:
+    """No variable is asked for and given at once."""
+    both = (of & given).any(dim=0)
+    if bool(both.any()):
+        shared = frozenset(torch.nonzero(both).flatten().tolist())
+        raise ParameterError(
+            f"log_conditional: {describe(shared)} are both in of= and in given=. Fix: take them out of one"
+        )
+
+
+def impute(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    how: Literal["likely", "sample"] = "likely",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Rows with their gaps filled: (n, d).
+
+    ``"likely"`` takes of each missing variable by itself the most probable state, or the mean if it is
+    continuous; ``"sample"`` draws all that a row lacks jointly.
+    """
+    if how not in ("likely", "sample"):
+        raise ParameterError(f"impute: how must be 'likely' or 'sample', got {how!r}")
+    if how == "sample":
+        return sample(snapshot, evidence, 1, generator)[0]
+    found = marginals(snapshot, evidence)
+    filled = evidence.x.clone()
+    for v in found.points:
+        discrete = snapshot.circuit.domains[v].is_discrete
+        best: Any = found.mode(v) if discrete else found.mean[:, v]
+        filled[:, v] = torch.where(evidence.missing[:, v], best.to(filled.dtype), filled[:, v])
+    return filled

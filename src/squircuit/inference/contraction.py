@@ -1,0 +1,158 @@
+"""The contractions of a query: a weight with vectors, and with matrices on both of its sides.
+
+W (R₁ ⊗ … ⊗ R_N) Wᴴ is contracted one factor at a time: factors that are vectors first, which takes as long
+as a likelihood and leaves fewer columns; identities not at all; then each matrix. Nothing of (∏K_i)² entries
+is formed.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from squircuit.execution.weighted_product import split_point
+
+
+def kronecker(factors: Sequence[Tensor]) -> Tensor:
+    """(F, K_i, B) each → (F, ∏K_i, B), the first factor's index slowest."""
+    return reduce(lambda a, b: (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1, 2), factors)
+
+
+def entrywise(factors: Sequence[Tensor]) -> Tensor:
+    """The product of all, broadcasting."""
+    return reduce(torch.mul, factors)
+
+
+def weigh_vector(kind: str, weight: Tensor, factors: list[Tensor]) -> Tensor:
+    """W (r₁ ⊗ … ⊗ r_N), W (r₁ ⊙ … ⊙ r_N) or W r₁.
+
+    Args:
+        kind: "kronecker", "hadamard" or "linear".
+        weight: (F or 1, K, ∏K_i).
+        factors: (F, K_i, B) each.
+
+    Returns:
+        (F, K, B).
+    """
+    half = split_point(tuple(f.shape[1] for f in factors)) if kind == "kronecker" else 0
+    right = entrywise(factors) if kind == "hadamard" else kronecker(factors[half:])
+    weight = weight.expand(len(right), -1, -1)
+    if not half:
+        return torch.bmm(weight, right)
+    left = kronecker(factors[:half])
+    folds, units = weight.shape[:2]
+    product = torch.bmm(weight.reshape(folds, units * left.shape[1], -1), right)
+    return (product.reshape(folds, units, left.shape[1], -1) * left.unsqueeze(1)).sum(dim=2)
+
+
+def close_vectors(weight: Tensor, widths: Sequence[int], vectors: dict[int, Tensor]) -> Tensor:
+    """A weight with some of its modes contracted with vectors, one a row: (F, B or 1, K, columns left)."""
+    folds, units = weight.shape[:2]
+    if not vectors:
+        return weight.unsqueeze(1)
+    closed = sorted(vectors)
+    left = [i for i in range(len(widths)) if i not in vectors]
+    shaped = weight.reshape(folds, units, *widths)
+    shaped = shaped.permute(0, 1, *(2 + i for i in left), *(2 + i for i in closed))
+    vector = kronecker([vectors[i] for i in closed])  # (F, V, B)
+    flat = shaped.reshape(folds, -1, vector.shape[1]).expand(len(vector), -1, -1)
+    return torch.bmm(flat, vector).reshape(len(vector), units, -1, vector.shape[2]).permute(0, 3, 1, 2)
+
+
+def multiply_modes(value: Tensor, widths: Sequence[int], matrices: dict[int, Tensor]) -> Tensor:
+    """Σ A[k, … i …] R[i, j] for every mode with a matrix: (F, B or 1, K, ∏ widths), (F, B or 1, K_i, K_i)."""
+    shape = value.shape[2:]
+    value = value.reshape(*value.shape[:3], *widths)
+    axes = string.ascii_lowercase[3 : 3 + len(widths)]
+    for mode, matrix in matrices.items():
+        batch = ["ab" if tensor.shape[1] > 1 else "a" for tensor in (value, matrix)]
+        value, matrix = (t if t.shape[1] > 1 else t.squeeze(1) for t in (value, matrix))
+        result = "ab" if "ab" in batch else "a"
+        axis = axes[mode]
+        equation = f"{batch[0]}c{axes},{batch[1]}{axis}z->{result}c{axes.replace(axis, 'z')}"
+        value = torch.einsum(equation, value, matrix)
+        value = value if result == "ab" else value.unsqueeze(1)
+    return value.reshape(*value.shape[:2], *shape)
+
+
+def sandwich(left: Tensor, right: Tensor) -> Tensor:
+    """H Aᴴ for each fold and row: (F, B or 1, K, C) twice → (F, B or 1, K, K)."""
+    if right.shape[1] == 1 and left.shape[1] > 1:
+        flat = left.flatten(1, 2) @ right.squeeze(1).mH
+        return flat.reshape(*left.shape[:3], -1)
+    return left @ right.mH
+
+
+def weigh_matrices(
+    weight: Tensor, widths: Sequence[int], vectors: dict[int, Tensor], matrices: dict[int, Tensor]
+) -> Tensor:
+    """W (R₁ ⊗ … ⊗ R_N) Wᴴ, where R_i is r rᴴ, a matrix, or else the identity.
+
+    Args:
+        weight: (F or 1, K, ∏K_i).
+        widths: K_i.
+        vectors: factor → r, (F, K_i, B).
+        matrices: factor → R, (F, B or 1, K_i, K_i).
+
+    Returns:
+        (F, B or 1, K, K).
+    """
+    right = close_vectors(weight, widths, vectors)
+    left_over = [i for i in range(len(widths)) if i not in vectors]
+    modes = {left_over.index(i): matrix for i, matrix in matrices.items()}
+    folds = max(len(t) for t in (right, *matrices.values()))
+    right = right.expand(folds, -1, -1, -1)
+    return sandwich(multiply_modes(right, [widths[i] for i in left_over], modes), right)
+
+
+def weigh_entrywise(
+    weight: Tensor, vectors: Sequence[Tensor], matrices: Sequence[Tensor], has_identity: bool
+) -> Tensor:
+    """W (R₁ ⊙ … ⊙ R_N) Wᴴ; one identity leaves only the diagonals. Shapes as in :func:`weigh_matrices`."""
+    if has_identity:
+        diagonals = [m.diagonal(dim1=2, dim2=3) for m in matrices]
+        diagonals += [(v * v.conj()).mT for v in vectors]
+        both = (weight.unsqueeze(1) * entrywise(diagonals).unsqueeze(2)) if diagonals else weight.unsqueeze(1)
+        return sandwich(both, weight.unsqueeze(1))
+    product = entrywise([*matrices, *(outer(v) for v in vectors)])
+    return sandwich(weight.unsqueeze(1) @ product, weight.unsqueeze(1).expand(len(product), -1, -1, -1))
+
+
+def first_mode(amplitude: Tensor, modes: Sequence[tuple[int, int]], mode: tuple[int, int]) -> Tensor:
+    """A tensor with one of its modes first, (B, ∏K_i) → (B, K, columns of the others in their order).
+
+    A mode is named by a tuple that begins with its width.
+    """
+    shaped = amplitude.reshape(len(amplitude), *(width for width, _ in modes))
+    return shaped.movedim(modes.index(mode) + 1, 1).reshape(len(amplitude), mode[0], -1)
+
+
+def close_modes(
+    amplitude: Tensor, modes: Sequence[tuple[int, int]], vectors: Mapping[tuple[int, int], Tensor]
+) -> Tensor:
+    """A tensor, one a row, with some modes contracted with vectors (B, K_i): (B, columns left)."""
+    left = list(modes)
+    for mode, vector in vectors.items():
+        amplitude = (vector.unsqueeze(1) @ first_mode(amplitude, left, mode)).squeeze(1)
+        left.remove(mode)
+    return amplitude
+
+
+def outer(vector: Tensor) -> Tensor:
+    """r rᴴ: (F, K, B) → (F, B, K, K)."""
+    turned = vector.mT
+    return turned.unsqueeze(3) * turned.unsqueeze(2).conj()
+
+
+def kronecker_matrices(matrices: Sequence[Tensor]) -> Tensor:
+    """R₁ ⊗ … ⊗ R_N: (F, B or 1, K_i, K_i) each → (F, B or 1, ∏K_i, ∏K_i)."""
+
+    def two(a: Tensor, b: Tensor) -> Tensor:
+        product = a[:, :, :, None, :, None] * b[:, :, None, :, None, :]
+        return product.flatten(4, 5).flatten(2, 3)
+
+    return reduce(two, matrices)

@@ -1,0 +1,130 @@
+"""A model, with or without evidence, as a distribution of torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.distributions.constraints import Constraint
+
+from squircuit.circuits import Circuit
+from squircuit.inference.evidence import Evidence, as_evidence
+from squircuit.inference.likelihood import log_marginal
+from squircuit.inference.marginals import Marginals, marginals, require_positive
+from squircuit.inference.sampling import make_generator, sample
+from squircuit.inference.snapshot import Snapshot
+
+
+@final
+class CircuitDistribution(Distribution):
+    """p(x | y): a distribution over rows x (d,), one for each row of evidence y.
+
+    Observed entries of x are those of the evidence, whatever a value handed to :meth:`log_prob` holds there.
+    The evidence is checked once; weights are read anew with each question.
+
+    Args:
+        snapshot: makes the model as queries see it.
+        evidence: m rows of positive probability; one row that lacks everything gives the model itself.
+        batch_shape: () for a single row, or (m,).
+
+    Shapes: ``event_shape`` (d,); samples are ``sample_shape + batch_shape + (d,)``.
+
+    Example:
+        >>> import squircuit as sq
+        >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
+        >>> half = model.given([[1, 0, 0], [0, 0, 0]], missing=[False, True, True])
+        >>> half.batch_shape, half.event_shape, half.sample((5,)).shape
+        (torch.Size([2]), torch.Size([3]), torch.Size([5, 2, 3]))
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {}
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        evidence: Evidence,
+        batch_shape: torch.Size,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._snapshot, self._evidence = snapshot, evidence
+        self._circuit = snapshot().circuit
+        with torch.no_grad():
+            require_positive(log_marginal(snapshot(), evidence), torch.arange(len(evidence)))
+        super().__init__(batch_shape, torch.Size([self._circuit.num_variables]), validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        """Every variable in its domain."""
+        return InDomains(self._circuit)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> CircuitDistribution:
+        """The same distributions, repeated along new dimensions of the batch."""
+        shape = torch.Size(batch_shape)
+        rows = torch.arange(len(self._evidence), device=self._evidence.x.device)
+        index = rows.reshape(self.batch_shape).expand(shape).flatten()
+        return CircuitDistribution(self._snapshot, self._evidence.take(index), shape, self._validate_args)
+
+    def log_prob(self, value: Any) -> Tensor:
+        """log p(x | y): ``(…) + batch_shape + (d,)`` → ``(…) + batch_shape``; NaN is marginalised."""
+        value = torch.as_tensor(value, device=self._evidence.x.device)
+        if self._validate_args:
+            self._validate_sample(value)
+        shape = torch.Size(np.broadcast_shapes(value.shape[:-1], self.batch_shape))
+        rows = value.expand(*shape, value.shape[-1]).reshape(-1, *self.event_shape)
+        snapshot = self._snapshot()
+        repeated = self._repeated(len(rows))
+        dtype = torch.promote_types(rows.dtype, repeated.x.dtype)
+        filled = torch.where(repeated.missing, rows.to(dtype), repeated.x.to(dtype))
+        joint = log_marginal(snapshot, as_evidence(self._circuit, filled, None, filled.device))
+        condition = log_marginal(snapshot, self._evidence)
+        return joint.reshape(shape) - condition.reshape(self.batch_shape)
+
+    def sample(
+        self, sample_shape: Any = (), seed: int | None = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Exact samples, ``sample_shape + batch_shape + (d,)``; an integer n stands for (n,)."""
+        shape = torch.Size([sample_shape] if isinstance(sample_shape, int) else sample_shape)
+        source = make_generator(seed, generator, self._evidence.x.device)
+        drawn = sample(self._snapshot(), self._evidence, math.prod(shape), source)
+        return drawn.reshape(self._extended_shape(shape))
+
+    def marginals(self, grid: Mapping[int, Any] | None = None) -> Marginals:
+        """The distribution of every missing variable by itself, for each row of evidence."""
+        return marginals(self._snapshot(), self._evidence, grid)
+
+    @property
+    def mean(self) -> Tensor:
+        """E[x | y]: batch_shape + (d,)."""
+        return self.marginals().mean.reshape(self._extended_shape())
+
+    @property
+    def variance(self) -> Tensor:
+        """Var[x_v | y] of every variable: batch_shape + (d,)."""
+        return self.marginals().variance.reshape(self._extended_shape())
+
+    def _repeated(self, count: int) -> Evidence:
+        """The evidence for so many rows, those of the batch running fastest."""
+        times = count // len(self._evidence) if len(self._evidence) else 0
+        return Evidence(self._evidence.x.repeat(times, 1), self._evidence.missing.repeat(times, 1))
+
+
+@final
+class InDomains(Constraint):
+    """Rows all of whose entries lie in the domains of their variables."""
+
+    event_dim = 1
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.domains = circuit.domains
+        self.is_discrete = all(domain.is_discrete for domain in circuit.domains.values())
+        super().__init__()
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which rows do: (…, d) → (…)."""
+        inside = [domain.contains(value[..., v]) for v, domain in self.domains.items()]
+        return torch.stack(inside, dim=-1).all(dim=-1)

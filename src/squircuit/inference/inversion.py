@@ -1,0 +1,111 @@
+"""Draws by inversion of a cumulative distribution function: exact, one uniform number each."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from squircuit.families.quadrature import POINTS
+
+ITERATIONS = 60  #: halvings that exhaust a double, should Newton's steps never be taken
+
+
+def draw_index(masses: Tensor, uniform: Tensor) -> Tensor:
+    """An index with probability proportional to its mass: (B, J) ≥ 0 and (B,) in [0, 1) → (B,).
+
+    Never one of mass zero, unless all are.
+
+    Example:
+        >>> draw_index(torch.tensor([[0.0, 3.0, 1.0]]).expand(3, -1), torch.tensor([0.0, 0.7, 0.8]))
+        tensor([1, 1, 2])
+    """
+    cumulative = masses.double().cumsum(dim=1)
+    total = cumulative[:, -1:]
+    target = torch.minimum(
+        uniform.double().unsqueeze(1) * total, torch.nextafter(total, torch.zeros_like(total))
+    )
+    index = torch.searchsorted(cumulative, target, right=True)
+    return index.squeeze(1).clamp(max=masses.shape[1] - 1)
+
+
+def draw_point(density: Tensor, breakpoints: Tensor, uniform: Tensor) -> Tensor:
+    """A point from a density that is known at the Gauss–Legendre nodes of panels.
+
+    A panel is drawn by its mass. Inside it the density is the polynomial through its 20 values, which for
+    panels of half the width that the families ask for is the density to rounding; the integral of that
+    polynomial is inverted by Newton's method between bounds that close in on the solution.
+
+    Args:
+        density: not negative, not necessarily normalised, (B, P·20).
+        breakpoints: sorted, (P + 1,), float64.
+        uniform: (B,) in [0, 1), float64.
+
+    Returns:
+        (B,) float64.
+
+    Example:
+        >>> from squircuit.families.quadrature import gauss_legendre
+        >>> breaks = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
+        >>> x, _ = gauss_legendre(breaks)
+        >>> draw_point((2 * x).unsqueeze(0), breaks, torch.tensor([0.49], dtype=torch.float64))
+        tensor([0.7000], dtype=torch.float64)
+    """
+    panels = density.double().reshape(len(density), -1, POINTS)
+    half = breakpoints.diff() / 2
+    masses = (panels @ _weights().to(panels)) * half  # (B, P)
+    chosen = draw_index(masses, uniform).unsqueeze(1)
+    cumulative = masses.cumsum(dim=1)
+    mass = masses.gather(1, chosen)
+    before = cumulative.gather(1, chosen) - mass
+    share = ((uniform.unsqueeze(1) * cumulative[:, -1:] - before) / mass).clamp(0, 1)
+    values = panels.gather(1, chosen.unsqueeze(2).expand(-1, -1, POINTS)).squeeze(1)
+    place = _inverted(values, share)
+    low, high = breakpoints[chosen], breakpoints[chosen + 1]
+    return torch.lerp(low, high, (place + 1) / 2).squeeze(1)
+
+
+def _inverted(values: Tensor, share: Tensor) -> Tensor:
+    """t with ∫₋₁ᵗ f = share · ∫₋₁¹ f for polynomials f given at the nodes: (B, 20), (B, 1) → (B, 1)."""
+    rate = values @ _chebyshev().to(values).T  # coefficients of f
+    total = values @ _antiderivative().to(values).T  # of ∫₋₁ᵗ f
+    target = share * total.sum(dim=1, keepdim=True)  # every Chebyshev polynomial is 1 at 1
+    low, high = torch.full_like(share, -1.0), torch.full_like(share, 1.0)
+    t = 2 * share - 1
+    for _ in range(ITERATIONS):
+        error = _series(total, t) - target
+        low, high = torch.where(error < 0, t, low), torch.where(error < 0, high, t)
+        step = t - error / _series(rate, t)
+        inside = (step > low) & (step < high)
+        following = torch.where(inside, step, (low + high) / 2)
+        moved, t = (following - t).abs().max(), following
+        if bool(moved < 1e-15):
+            break
+    return t
+
+
+def _series(coefficients: Tensor, t: Tensor) -> Tensor:
+    """Σ_k a_k T_k(t) with T_k(cos θ) = cos kθ: (B, k), (B, 1) → (B, 1)."""
+    k = torch.arange(coefficients.shape[1], device=t.device, dtype=t.dtype)
+    return (coefficients * torch.cos(k * torch.acos(t.clamp(-1, 1)))).sum(dim=1, keepdim=True)
+
+
+@lru_cache(maxsize=1)
+def _weights() -> Tensor:
+    return torch.from_numpy(np.polynomial.legendre.leggauss(POINTS)[1])
+
+
+@lru_cache(maxsize=1)
+def _chebyshev() -> Tensor:
+    """From values at the nodes to Chebyshev coefficients: (20, 20)."""
+    nodes = np.polynomial.legendre.leggauss(POINTS)[0]
+    return torch.from_numpy(np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, POINTS - 1)))
+
+
+@lru_cache(maxsize=1)
+def _antiderivative() -> Tensor:
+    """From values at the nodes to the Chebyshev coefficients of the integral from −1: (21, 20)."""
+    integrals = [np.polynomial.chebyshev.chebint(row, lbnd=-1) for row in np.eye(POINTS)]
+    return torch.from_numpy(np.stack(integrals, axis=1)) @ _chebyshev()

@@ -1,0 +1,237 @@
+"""A structured-decomposable circuit as a tree: all layers over one scope joined into one sum layer.
+
+Products over a scope S split it in one way, S = S₁ ∪ … ∪ S_N. So with U_S the layers over S, one below the
+other, U_S = M_S (U_{S₁} ⊗ … ⊗ U_{S_N}): a tree tensor network with one tensor a scope, in which no sum has
+several inputs, so that cross terms need no care. Its columns number ∏|U_{S_i}|: for circuits that sum several
+products over one scope, which are small or written by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.layers import is_product
+from squircuit.families import Family, Values
+from squircuit.families.domain import Domain
+from squircuit.regions.scope import Scope
+
+
+@final
+@dataclass(frozen=True)
+class Together(Family):
+    """The functions of several families over one variable, one after the other; parameters are numbered."""
+
+    parts: tuple[Family, ...]
+    is_orthonormal: ClassVar[bool] = False
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def domain(self) -> Domain:
+        return self.parts[0].domain
+
+    @property
+    def is_complex(self) -> bool:
+        return any(part.is_complex for part in self.parts)
+
+    def parameters(self) -> dict[str, Tensor]:
+        return {f"{i}.{n}": v for i, part in enumerate(self.parts) for n, v in part.parameters().items()}
+
+    def _functions(self, x: Tensor, values: Values) -> Tensor:
+        found = [part.evaluate(x, self._values(values, i)) for i, part in enumerate(self.parts)]
+        dtype = x.dtype.to_complex() if self.is_complex else x.dtype
+        return torch.cat([each.to(dtype) for each in found], dim=-1)
+
+    def breakpoints(self, values: Values | None = None) -> Tensor:
+        found = [part.breakpoints(self._values(values, i)) for i, part in enumerate(self.parts)]
+        return torch.cat(found).sort().values
+
+    def _values(self, values: Values | None, part: int) -> Values | None:
+        prefix = f"{part}."
+        found = {n.removeprefix(prefix): v for n, v in (values or {}).items() if n.startswith(prefix)}
+        return found or None
+
+
+@final
+class Joining:
+    """The joined structure, and the way from a circuit's weights to its.
+
+    Args:
+        circuit: structured-decomposable.
+
+    Example:
+        >>> from squircuit.families import Categorical
+        >>> a, b = (Input(0, Categorical(2), 1) for _ in range(2))
+        >>> joining = Joining(Circuit(Sum([a, b], units=1)))
+        >>> [layer.kind for layer in joining.structure.layers]
+        ['input', 'sum']
+    """
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit = circuit
+        self._members = _members(circuit)
+        self._starts = {
+            layer: sum(other.units for other in members[:i])
+            for members in self._members.values()
+            for i, layer in enumerate(members)
+        }
+        self._blocks = _families(circuit)
+        self._parts = _splits(circuit)
+        self.structure = Circuit(self._root(), root_weights=circuit.root_weights)
+
+    def weights(self, circuit: Circuit) -> dict[str, Tensor]:
+        """The values of all parameters of the structure, differentiable in those of the circuit."""
+        maps: dict[Layer, Tensor] = {}
+        for layer in self.circuit.layers:
+            if isinstance(layer, Input):
+                maps[layer] = self._input_map(circuit, layer)
+            elif isinstance(layer, Sum):
+                maps[layer] = self._sum_map(circuit, layer, maps)
+        learnt = {
+            self.structure.parameter_name(p): circuit.value(p)
+            for layer in self.circuit.inputs
+            for p in layer.parameters.values()
+        }
+        joined = {
+            _name(scope): torch.cat([self._map(layer, maps, _like(circuit)) for layer in members])
+            for scope, members in self._members.items()
+        }
+        pi = self.circuit.root_weights
+        return (
+            learnt | joined | ({} if pi is None else {self.structure.parameter_name(pi): circuit.value(pi)})
+        )
+
+    # ------------------------------------------------------------------ structure
+
+    def _root(self) -> Layer:
+        made: dict[Scope, Layer] = {}
+        for scope, members in sorted(self._members.items(), key=lambda item: len(item[0])):
+            units = sum(layer.units for layer in members)
+            below = self._leaf(scope) if len(scope) == 1 else Kronecker([made[s] for s in self._parts[scope]])
+            shape = (units, below.units)
+            weight = Parameter(shape, Constraint.FREE, self.circuit.is_complex, _name(scope))
+            made[scope] = Sum(below, weight=weight)
+        return made[self.circuit.scope]
+
+    def _leaf(self, scope: Scope) -> Input:
+        (variable,) = scope
+        blocks = self._blocks[variable]
+        if len(blocks) == 1:
+            return Input(variable, blocks[0].family, parameters=blocks[0].parameters)
+        parameters = {f"{i}.{n}": p for i, item in enumerate(blocks) for n, p in item.parameters.items()}
+        return Input(variable, Together(tuple(item.family for item in blocks)), parameters=parameters)
+
+    # ------------------------------------------------------------------ weights
+
+    def _columns(self, scope: Scope) -> int:
+        """The length of what layers over a scope are linear in."""
+        if len(scope) == 1:
+            return sum(item.family.size for item in self._blocks[next(iter(scope))])
+        return math.prod(self._width(part) for part in self._parts[scope])
+
+    def _width(self, scope: Scope) -> int:
+        return sum(layer.units for layer in self._members[scope])
+
+    def _input_map(self, circuit: Circuit, layer: Input) -> Tensor:
+        blocks = self._blocks[layer.variable]
+        matrix = circuit.matrix(layer)
+        like = _like(circuit)
+        matrix = torch.eye(layer.units, dtype=like.dtype, device=like.device) if matrix is None else matrix
+        start = 0
+        for block in blocks:
+            if _same_functions(block, layer):
+                break
+            start += block.family.size
+        after = self._columns(layer.scope) - start - layer.family.size
+        return torch.nn.functional.pad(matrix.to(like.dtype), (start, after))
+
+    def _sum_map(self, circuit: Circuit, layer: Sum, maps: Mapping[Layer, Tensor]) -> Tensor:
+        weight = circuit.value(layer.weight).to(_like(circuit).dtype)
+        blocks = torch.split(weight, [item.units for item in layer.inputs], dim=1)
+        terms = [self._times(block, item, maps) for block, item in zip(blocks, layer.inputs, strict=True)]
+        return torch.stack(terms).sum(dim=0)
+
+    def _map(self, layer: Layer, maps: Mapping[Layer, Tensor], like: Tensor) -> Tensor:
+        identity = torch.eye(layer.units, dtype=like.dtype, device=like.device)
+        return maps[layer] if layer in maps else self._times(identity, layer, maps)
+
+    def _times(self, weight: Tensor, layer: Layer, maps: Mapping[Layer, Tensor]) -> Tensor:
+        """A matrix times a layer, as a matrix times what the layers over its scope are linear in."""
+        while is_product(layer) and len(layer.inputs) == 1:
+            layer = layer.inputs[0]
+        if layer in maps:
+            return weight @ maps[layer]
+        index = torch.tensor(self._places(layer), device=weight.device)
+        return weight.new_zeros(len(weight), self._columns(layer.scope)).index_add(1, index, weight)
+
+    def _places(self, layer: Layer) -> list[int]:
+        """The column of every unit of a product."""
+        by_scope = {item.scope: i for i, item in enumerate(layer.inputs)}
+        places = []
+        for unit in range(layer.units):
+            units = _unravelled(layer, unit)
+            column = 0
+            for scope in self._parts[layer.scope]:
+                i = by_scope[scope]
+                column = column * self._width(scope) + self._starts[layer.inputs[i]] + units[i]
+            places.append(column)
+        return places
+
+
+def _members(circuit: Circuit) -> dict[Scope, list[Layer]]:
+    """For each scope the layers over it that a product over a larger scope reads, or that are roots."""
+    found: dict[Scope, dict[Layer, None]] = {}
+    products = [layer for layer in circuit.layers if is_product(layer) and len(layer.inputs) > 1]
+    for item in [item for layer in products for item in layer.inputs] + list(circuit.roots):
+        found.setdefault(item.scope, {})[item] = None
+    return {scope: list(layers) for scope, layers in found.items()}
+
+
+def _families(circuit: Circuit) -> dict[int, list[Input]]:
+    """For each variable one input layer for every distinct set of functions."""
+    found: dict[int, list[Input]] = {}
+    for layer in circuit.inputs:
+        known = found.setdefault(layer.variable, [])
+        if not any(_same_functions(other, layer) for other in known):
+            known.append(layer)
+    return found
+
+
+def _same_functions(a: Input, b: Input) -> bool:
+    return a.family == b.family and dict(a.parameters) == dict(b.parameters)
+
+
+def _splits(circuit: Circuit) -> dict[Scope, list[Scope]]:
+    products = (layer for layer in circuit.layers if is_product(layer) and len(layer.inputs) > 1)
+    return {layer.scope: sorted((item.scope for item in layer.inputs), key=min) for layer in products}
+
+
+def _unravelled(layer: Layer, unit: int) -> list[int]:
+    """The unit of each input whose product a unit is."""
+    if not isinstance(layer, Kronecker):
+        return [unit] * len(layer.inputs)
+    units = []
+    for item in reversed(layer.inputs):
+        unit, place = divmod(unit, item.units)
+        units.append(place)
+    return units[::-1]
+
+
+def _name(scope: Scope) -> str:
+    return "x" + "_".join(map(str, sorted(scope)))
+
+
+def _like(circuit: Circuit) -> Tensor:
+    """An empty tensor of the precision and on the device of the weights, complex if the circuit is."""
+    value = next(iter(circuit.weights.values()))
+    real = value.dtype.to_real()
+    return torch.empty(0, dtype=real.to_complex() if circuit.is_complex else real, device=value.device)

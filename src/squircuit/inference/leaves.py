@@ -1,0 +1,136 @@
+"""What input layers send upwards: a vector where their variable is observed, else a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import torch
+from torch import Tensor
+
+from squircuit.execution.inputs import evaluate_inputs
+from squircuit.execution.plan import InputGroup, Slots
+from squircuit.families import Categorical
+from squircuit.inference.contraction import outer
+from squircuit.inference.nodes import Nodes
+from squircuit.inference.snapshot import Snapshot
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Leaves:
+    """The input layers of a circuit for one batch of rows.
+
+    Args:
+        snapshot: of the model.
+        x: (B, d), with any valid value where a variable is missing.
+        missing: (B, d); read only for variables that are missing in some rows and not in others.
+        nodes: of the weighted variables.
+    """
+
+    snapshot: Snapshot
+    x: Tensor
+    missing: Tensor
+    nodes: Nodes | None = None
+
+    def vectors(self, group: InputGroup, folds: Slots) -> Tensor:
+        """ℓ(x): (F, K, B)."""
+        return evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
+
+    def open(self, group: InputGroup, folds: Slots) -> Tensor:
+        """ℓ at every node, the same for all rows: (F, K, B·Q), the nodes of a row side by side."""
+        values = self._at_nodes(group, folds)
+        return values.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
+
+    def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Tensor:
+        """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
+        integral = self._weighted(group, folds) if weighted else self._grams(group, folds)
+        if all(self._always_missing[group.variables[f]] for f in folds):
+            return integral
+        missing = self._columns(self.missing, group, folds)[:, :, None, None]  # (F, B, 1, 1)
+        return torch.where(missing, integral, outer(self.vectors(group, folds)))
+
+    def node_weights(self, variables: tuple[int, ...]) -> Tensor:
+        """ω of some variables: (F, B or 1, Q)."""
+        assert self.nodes is not None
+        rows = torch.tensor([self.nodes.rows[v] for v in variables], device=self.x.device)
+        return self.nodes.weights.index_select(0, rows)
+
+    @cached_property
+    def _always_missing(self) -> list[bool]:
+        """Of every variable, whether all rows lack it."""
+        flags: list[bool] = self.missing.all(dim=0).tolist()
+        return flags
+
+    def _weighted(self, group: InputGroup, folds: Slots) -> Tensor:
+        """Σ_q ω_q ℓ(x_q) ℓ(x_q)ᴴ: (F, B or 1, K, K)."""
+        values = self._at_nodes(group, folds)  # (F, K, Q)
+        weights = self.node_weights(tuple(group.variables[f] for f in folds)).to(values.real.dtype)
+        return (values.unsqueeze(1) * weights.unsqueeze(2)) @ values.unsqueeze(1).mH
+
+    def _at_nodes(self, group: InputGroup, folds: Slots) -> Tensor:
+        assert self.nodes is not None
+        rows = [self.nodes.rows[group.variables[f]] for f in folds]
+        return evaluate_group(self.snapshot, group, folds, self.nodes.points[rows])
+
+    def _grams(self, group: InputGroup, folds: Slots) -> Tensor:
+        """W (∫ φ φᴴ) Wᴴ, the identity if the circuit is normalised: (F, 1, K, K)."""
+        if self.snapshot.is_normalised:
+            identity = torch.eye(group.units, dtype=self.snapshot.dtype, device=self.snapshot.device)
+            return identity.expand(len(folds), 1, -1, -1)
+        functions = _functions_grams(self.snapshot, group, folds).to(
+            device=self.snapshot.device, dtype=self.snapshot.dtype
+        )
+        weight = input_weight(self.snapshot, group, folds)
+        gram = functions if weight is None else weight @ functions @ weight.mH
+        return gram.expand(len(folds), -1, -1).unsqueeze(1)
+
+    def _columns(self, table: Tensor, group: InputGroup, folds: Slots) -> Tensor:
+        return table[:, [group.variables[f] for f in folds]].T
+
+
+def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> Tensor:
+    """W φ(x) of some input layers: (F, B) → (F, K, B) in the circuit's dtype."""
+    weight = None if group.weight is None else group_weight(snapshot, group, folds)
+    values = {name: value[_place(folds)] for name, value in snapshot.family_values(group).items()}
+    x = x.to(snapshot.mixture.dtype) if x.is_floating_point() else x
+    planes = evaluate_inputs(group, x, weight, values, snapshot.dtype)
+    return torch.complex(planes[:, :, 0], planes[:, :, 1]) if planes.shape[2] == 2 else planes.squeeze(2)
+
+
+def state_table(snapshot: Snapshot, group: InputGroup, fold: int) -> Tensor | None:
+    """W of an input layer whose functions are the deltas of its states, (K, states): its values there."""
+    if not isinstance(group.family, Categorical):
+        return None
+    if group.weight is None:
+        return torch.eye(group.units, dtype=snapshot.dtype, device=snapshot.device)
+    use = group.weight
+    place = 0 if use.is_tied else fold if use.index is None else use.index[fold]
+    return snapshot.stacks[use.stack][place, group.first_row : group.first_row + group.units]
+
+
+def group_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
+    """The stacked weights of some input layers, all rows: (F or 1, rows, n)."""
+    assert group.weight is not None
+    weight = snapshot.network.weight(snapshot.stacks, group.weight)
+    return weight if group.weight.is_tied else weight[_place(folds)]
+
+
+def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor | None:
+    """W of some input layers: (F or 1, K, n), or None where they are the functions themselves."""
+    if group.weight is None:
+        return None
+    return group_weight(snapshot, group, folds)[:, group.first_row : group.first_row + group.units]
+
+
+def _functions_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
+    """∫ φ φᴴ: (F or 1, n, n)."""
+    values = {name: value[_place(folds)] for name, value in snapshot.family_values(group).items()}
+    if not values or group.family.is_orthonormal:
+        return group.family.gram().unsqueeze(0)
+    return torch.func.vmap(group.family.gram)(values)
+
+
+def _place(folds: Slots) -> slice | list[int]:
+    return slice(folds.start, folds.stop) if isinstance(folds, range) else list(folds)

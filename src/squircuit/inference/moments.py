@@ -1,0 +1,120 @@
+"""Expectations of products of functions of one variable each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit
+from squircuit.errors import ParameterError
+from squircuit.inference.evidence import Evidence
+from squircuit.inference.likelihood import blocks, forms_of, log_total, messages
+from squircuit.inference.marginals import Marginals, require_positive
+from squircuit.inference.nodes import quadrature
+from squircuit.inference.snapshot import Snapshot
+
+Functions: TypeAlias = Mapping[int, Callable[[Tensor], Tensor]]  #: variable → real function of a tensor
+
+
+def expectation(snapshot: Snapshot, evidence: Evidence, functions: Functions) -> Tensor:
+    """E[∏_v f_v(x_v) | y] of every row: two passes upwards, with weights ω_q f_v(x_q) and ω_q.
+
+    Functions of observed variables are evaluated there. Continuous variables are integrated by their
+    families' quadrature: exact to rounding for functions as smooth as the input functions, such as
+    polynomials of low degree. Differentiable in the weights of the model.
+
+    Args:
+        snapshot: of the model; see :func:`keeps_cross_terms_zero`.
+        evidence: n rows of positive probability.
+        functions: variable → f_v.
+
+    Returns:
+        (n,).
+    """
+    _require_variables(snapshot.circuit, functions)
+    if not len(evidence):
+        return snapshot.mixture.new_zeros(0)
+    parts, order = [], []
+    for mask, batch in evidence.masks():
+        hidden = {v: f for v, f in functions.items() if bool(mask[v])}
+        schedule = snapshot.schedules(forms_of(snapshot, mask.unsqueeze(0), frozenset(hidden)))
+        for rows in blocks(batch, schedule):
+            parts.append(_expected(snapshot, evidence.take(rows), functions, hidden, rows))
+            order.append(rows)
+    return torch.cat(parts)[torch.cat(order).argsort()]
+
+
+def keeps_cross_terms_zero(circuit: Circuit, evidence: Evidence, functions: Functions) -> bool:
+    """Below every sum with several inputs a variable is plainly marginalised, or all but one are observed.
+
+    Input functions that are orthogonal (U1, U4) need not be so any more once multiplied by f.
+    """
+    scopes = [layer.scope for layer in circuit.sums if len(layer.inputs) > 1]
+    for mask, _ in evidence.masks():
+        missing = {v for v in circuit.scope if bool(mask[v])}
+        for scope in scopes:
+            weighted = scope & missing & set(functions)
+            if len(weighted) > 1 and not scope & missing - set(functions):
+                return False
+    return True
+
+
+def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
+    """E[x_v^k | y] for k = 1 … order of every variable: (order, n, d)."""
+    if isinstance(order, bool) or not isinstance(order, int) or order < 1:
+        raise ParameterError(f"moments: order must be an integer ≥ 1, got {order!r}")
+    powers = torch.arange(1, order + 1, device=found.mean.device)
+    result = found.mean.unsqueeze(0) ** powers[:, None, None]
+    for v, mass in found.masses.items():
+        keep = evidence.missing[:, v]
+        x = found.nodes[v].to(mass.dtype)
+        result[:, keep, v] = (x ** powers.unsqueeze(1)) @ mass[keep].T
+    return result
+
+
+def _expected(
+    snapshot: Snapshot, evidence: Evidence, functions: Functions, hidden: Functions, rows: Tensor
+) -> Tensor:
+    plain = messages(snapshot, evidence)
+    require_positive(log_total(plain), rows)
+    total, scale = plain.total()
+    known = [_values(v, f, evidence.x[:, v]) for v, f in functions.items() if v not in hidden]
+    factor = torch.stack(known).prod(dim=0).to(total.dtype) if known else torch.ones_like(total)
+    if not hidden:
+        return factor
+    nodes = quadrature(snapshot, hidden)
+    weights = [w * _values(v, hidden[v], x)[None] for (v, x), w in _rows(nodes)]
+    weighted, weighted_scale = messages(snapshot, evidence, nodes.weighted(torch.stack(weights))).total()
+    zero = weighted_scale == -torch.inf
+    ratio = weighted / total * torch.where(zero, 0.0, weighted_scale - scale).exp()
+    return factor * torch.where(zero, 0.0, ratio)
+
+
+def _rows(nodes: Any) -> list[tuple[tuple[int, Tensor], Tensor]]:
+    """Variable and points of every row, and its weights."""
+    return [((v, nodes.points[i]), nodes.weights[i]) for v, i in nodes.rows.items()]
+
+
+def _values(variable: int, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """f at some points, checked."""
+    x = x.double()
+    value = function(x)
+    if not isinstance(value, Tensor) or value.shape != x.shape or value.is_complex():
+        got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ParameterError(
+            f"expectation: the function of variable {variable} gave {got} for points {tuple(x.shape)}. "
+            "Fix: return a real tensor of the same shape"
+        )
+    return value.double()
+
+
+def _require_variables(circuit: Circuit, functions: Functions) -> None:
+    for v, function in functions.items():
+        if v not in circuit.scope or not callable(function):
+            raise ParameterError(
+                f"expectation: {v!r}: {function!r} is not a variable of the circuit with a function of it. "
+                "Fix: pass e.g. {0: torch.square, 3: torch.exp}"
+            )

@@ -1,0 +1,110 @@
+"""Exact samples, given any evidence: no rejection, and no marginal for every variable."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from squircuit.errors import ParameterError
+from squircuit.inference.evidence import Evidence, is_discrete
+from squircuit.inference.inversion import draw_index
+from squircuit.inference.likelihood import log_total, messages
+from squircuit.inference.marginals import require_positive
+from squircuit.inference.message_roots import MessageRoots
+from squircuit.inference.messages import Messages, block_size
+from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.walk import Walk
+
+MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
+
+
+@torch.no_grad()
+def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
+    """Samples of what each row lacks, given what it shows, by one depth-first walk.
+
+    See :mod:`squircuit.inference.walk`: about as long as a likelihood of as many rows.
+
+    Args:
+        snapshot: of the model.
+        evidence: m rows of positive probability.
+        count: n, samples for each row.
+        generator: of the uniform numbers; None is torch's own.
+
+    Returns:
+        (n, m, d): integers if all variables are discrete, else floats; observed entries as they were given.
+    """
+    snapshot = snapshot.detached()
+    result = evidence.x.expand(count, -1, -1).clone().to(_dtype(snapshot, evidence))
+    for rows in _batches(snapshot, evidence):
+        part = evidence.take(rows)
+        found = messages(snapshot, part)
+        require_positive(log_total(found), rows)
+        if bool(part.missing.any()):
+            result[:, rows] = _drawn(found, part, count, generator).to(result.dtype)
+    return result
+
+
+def make_generator(
+    seed: int | None, generator: torch.Generator | None, device: torch.device
+) -> torch.Generator | None:
+    """The generator, or one with this seed."""
+    if seed is None:
+        return generator
+    if generator is not None:
+        raise ParameterError("sample: got both seed= and generator=. Fix: pass one of them")
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ParameterError(f"sample: seed must be an integer, got {seed!r}")
+    return torch.Generator(device).manual_seed(seed)
+
+
+def require_count(count: int) -> None:
+    """A number of samples: an integer ≥ 0."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise ParameterError(f"sample: the number of samples must be an integer ≥ 0, got {count!r}")
+
+
+def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:
+    batches = [rows for _, rows in evidence.masks()]
+    if len(batches) > MASKS and not snapshot.has_alternatives:
+        return [torch.arange(len(evidence), device=evidence.x.device)]
+    return batches
+
+
+def _drawn(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
+    """(n, m, d) float64, in blocks of samples that keep intermediate results bounded."""
+    widest = max((stack.shape[-1] for stack in found.snapshot.plan.stacks), default=1)
+    block = max(1, block_size(evidence.x.device) // (len(evidence) * widest))
+    parts = [_block(found, evidence, min(block, count - i), generator) for i in range(0, count, block)]
+    return torch.cat(parts) if parts else evidence.x.new_zeros(0, *evidence.x.shape)
+
+
+def _block(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
+    rows = torch.arange(len(evidence), device=evidence.x.device).repeat(count)
+    walk = Walk(MessageRoots(found, rows), evidence.x.double()[rows], evidence.missing[rows], generator)
+    number, unit = _root_units(found, rows, walk.uniform())
+    drawn, start = walk.x.clone(), walk.x
+    for i, root in enumerate(found.snapshot.plan.roots):
+        walk.x = start.clone()
+        inside = torch.where(number == i, unit, 0)  # all rows walk from each root, and keep that of their own
+        walk.run(root, torch.nn.functional.one_hot(inside, root[0]).to(found.snapshot.dtype))
+        drawn = torch.where((number == i).unsqueeze(1), walk.x, drawn)
+    return drawn.reshape(count, *evidence.x.shape)
+
+
+def _root_units(found: Messages, rows: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """For each sample a root layer and a unit in it, drawn by π_r R_rr: (B,) twice."""
+    diagonals, scales = found.diagonals()
+    largest = torch.stack(scales).amax(dim=0)
+    masses = [d * (s - largest).exp().unsqueeze(1) for d, s in zip(diagonals, scales, strict=True)]
+    weighted = torch.cat(masses, dim=1).clamp_min(0) * found.snapshot.mixture
+    chosen = draw_index(weighted[rows], uniform)
+    ends = torch.tensor([d.shape[1] for d in diagonals], device=chosen.device).cumsum(dim=0)
+    number = torch.searchsorted(ends, chosen, right=True)
+    return number, chosen - torch.where(number > 0, ends[number - 1], 0)
+
+
+def _dtype(snapshot: Snapshot, evidence: Evidence) -> torch.dtype:
+    """Integers if all variables are discrete; else at least the precision of model and evidence."""
+    if is_discrete(snapshot.circuit):
+        return torch.int64
+    return torch.promote_types(snapshot.mixture.dtype, evidence.x.dtype)

@@ -1,0 +1,54 @@
+"""Scaled numbers: a vector of norm 1 or a matrix of Frobenius norm 1, and one real log-scale a fold and row.
+
+The scale is held constant in the backward pass, which is exact because it cancels in log p.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Message(NamedTuple):
+    """A vector r = e^s r̂, (F, K, B) and (F, B); or a matrix R = e^s R̂, (F, B or 1, K, K) and (F, B or 1)."""
+
+    value: Tensor
+    scale: Tensor
+
+
+def scaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Message:
+    """The value divided by its norm, with the logarithm of that added to the scale; zero has scale −inf."""
+    norm = torch.linalg.vector_norm(value.detach(), dim=(2, 3) if matrix else 1)
+    inverse = torch.where(norm > 0, 1 / norm, 0.0)
+    value = value * (inverse[:, :, None, None] if matrix else inverse.unsqueeze(1))
+    return Message(value, norm.log() if scale is None else norm.log() + scale)
+
+
+def added(parts: list[Message], *, matrix: bool) -> Message:
+    """Σ_i e^{s_i − s} of messages with different scales."""
+    rows = max(part.scale.shape[1] for part in parts)
+    scales = [part.scale.expand(-1, rows) for part in parts]
+    largest = torch.stack(scales).amax(dim=0)
+    total: Tensor | None = None
+    for (value, _), scale in zip(parts, scales, strict=True):
+        factor = ratio(scale, largest)
+        term = value * (factor[:, :, None, None] if matrix else factor.unsqueeze(1))
+        total = term if total is None else total + term
+    assert total is not None
+    return Message(total, largest)
+
+
+def ratio(scale: Tensor, largest: Tensor) -> Tensor:
+    """exp(s − s_max), 0 for what is exactly zero."""
+    return torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())
+
+
+def joined(parts: list[Message]) -> Message:
+    """Messages of several steps one after the other; those shared by all rows are repeated if need be."""
+    if parts[0].value.ndim == 3:
+        return Message(torch.cat([p.value for p in parts]), torch.cat([p.scale for p in parts]))
+    rows = max(part.value.shape[1] for part in parts)
+    values = [part.value.expand(-1, rows, -1, -1) for part in parts]
+    return Message(torch.cat(values), torch.cat([part.scale.expand(-1, rows) for part in parts]))

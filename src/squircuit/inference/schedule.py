@@ -1,0 +1,250 @@
+"""Which layers a query skips, evaluates as vectors and carries as matrices: pure data, made once a mask.
+
+For variables Z marginalised and Y observed, a layer ℓ of K units sends upwards R = ∫ ℓ ℓᴴ dz, held as
+
+* IDENTITY: all of its variables are in Z and the circuit is unitary, so R = I: the sub-circuit is skipped,
+* VECTOR: none is in Z, so R = r rᴴ and r itself is sent,
+* OPEN: a vector for each node of the one weighted variable below it (see :mod:`squircuit.inference.nodes`),
+* MATRIX: a K×K Hermitian matrix; at input layers WEIGHTED is one that is a function of the nodes' weights.
+
+This is Alg. Mar-Squared-Unitary, with the layers of a group that hold their messages in the same way
+computed together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from squircuit.execution.plan import Branch, Group, InputGroup, Plan, Slots, SumGroup
+from squircuit.regions.scope import Scope
+
+
+class Form(IntEnum):
+    """How a message is held."""
+
+    IDENTITY = 0
+    VECTOR = 1
+    OPEN = 2
+    MATRIX = 3
+    WEIGHTED = 4
+
+
+Key: TypeAlias = tuple[int, int]  #: a layer: its width and its place in the pool
+Forms: TypeAlias = tuple[Form, ...]  #: of every variable's input layers, or of the factors of a product
+Pattern: TypeAlias = tuple[Forms, ...]  #: of a sum's branches
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where the messages of one factor are: rows of the outputs of earlier steps."""
+
+    form: Form
+    parts: tuple[tuple[int, Slots], ...] = ()  #: (step, rows of its output)
+    order: tuple[int, ...] | None = None  #: the fold's place in the joined parts, where they are shuffled
+    variables: tuple[int, ...] = ()  #: the weighted variable of every fold of an OPEN message
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Some folds of a group whose factors hold their messages in the same way."""
+
+    group: Group
+    folds: Slots
+    form: Form
+    sources: tuple[tuple[Source, ...], ...] = ()  #: for each branch, one a factor
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        if isinstance(self.group, InputGroup):
+            return ()
+        return self.group.branches if isinstance(self.group, SumGroup) else (self.group.branch,)
+
+    def operations(self) -> int:
+        """Multiplications a row, about."""
+        pairs = zip(self.branches, self.sources, strict=True)
+        return len(self.folds) * sum(_operations(self.group.units, self.form, b, s) for b, s in pairs)
+
+    def entries(self) -> int:
+        """Numbers a row and a fold in the largest intermediate result."""
+        pairs = zip(self.branches, self.sources, strict=True)
+        return max((self.group.units * _split(b, s)[0] for b, s in pairs), default=self.group.units**2)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The steps of one query in order, and where the messages of the roots are."""
+
+    steps: tuple[Step, ...]
+    roots: tuple[Source, ...]
+    places: dict[Key, tuple[int, int]]  #: (width, slot) -> (step, row of its output)
+    forms: dict[Key, Form]
+    _indices: dict[tuple[tuple[int, ...], torch.device], Tensor] = field(default_factory=dict)
+
+    def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
+        """Places as a tensor, made once for each device."""
+        key = (places, device)
+        if key not in self._indices:
+            with torch.inference_mode(mode=False):  # it outlives the caller's mode
+                self._indices[key] = torch.tensor(places, device=device)
+        return self._indices[key]
+
+    def operations(self) -> int:
+        """Multiplications a row, about."""
+        return sum(step.operations() for step in self.steps)
+
+    def entries(self) -> int:
+        """Numbers a row in the largest intermediate result, a group being computed in blocks of folds."""
+        return max((step.entries() for step in self.steps), default=1)
+
+
+@final
+class Schedules:
+    """Schedules of one plan, the latest ones remembered."""
+
+    def __init__(self, plan: Plan, remembered: int = 64) -> None:
+        self.plan, self.remembered = plan, remembered
+        self._known: OrderedDict[Forms, Schedule] = OrderedDict()
+
+    @cached_property
+    def layers(self) -> Mapping[Key, tuple[Group, int]]:
+        """The group and the fold of every layer."""
+        return {(g.units, place): (g, fold) for g in self.plan.groups for fold, place in enumerate(g.writes)}
+
+    @cached_property
+    def scopes(self) -> Mapping[Key, Scope]:
+        """The variables of every layer."""
+        found: dict[Key, Scope] = {}
+        for key, (group, fold) in self.layers.items():
+            if isinstance(group, InputGroup):
+                found[key] = frozenset({group.variables[fold]})
+            else:
+                branch = group.branches[0] if isinstance(group, SumGroup) else group.branch
+                reads = zip(branch.widths, branch.reads, strict=True)
+                found[key] = frozenset().union(*(found[k, slots[fold]] for k, slots in reads))
+        return found
+
+    def __call__(self, forms: Forms) -> Schedule:
+        if forms not in self._known:
+            self._known[forms] = _Scheduler(self.plan, forms).schedule()
+            if len(self._known) > self.remembered:
+                self._known.popitem(last=False)
+        self._known.move_to_end(forms)
+        return self._known[forms]
+
+
+@dataclass
+class _Scheduler:
+    plan: Plan
+    variables: Forms
+    steps: list[Step] = field(default_factory=list)
+    forms: dict[Key, Form] = field(default_factory=dict)
+    open_variable: dict[Key, int] = field(default_factory=dict)
+    places: dict[Key, tuple[int, int]] = field(default_factory=dict)
+
+    def schedule(self) -> Schedule:
+        for group in self.plan.groups:
+            for (form, pattern), folds in self._patterns(group).items():
+                if form is not Form.IDENTITY:
+                    self._add(group, form, pattern, _stretch(folds))
+        roots = tuple(self._source(width, [place]) for width, place in self.plan.roots)
+        return Schedule(tuple(self.steps), roots, self.places, self.forms)
+
+    def _patterns(self, group: Group) -> dict[tuple[Form, Pattern], list[int]]:
+        """The folds of a group by the form of their message and of their factors'."""
+        found: dict[tuple[Form, Pattern], list[int]] = defaultdict(list)
+        pattern: Pattern
+        for fold in range(group.folds):
+            key = (group.units, group.writes[fold])
+            if isinstance(group, InputGroup):
+                form, pattern = self.variables[group.variables[fold]], ()
+                self.open_variable[key] = group.variables[fold]
+            else:
+                form, pattern = self._inner(key, group, fold)
+            self.forms[key] = Form.MATRIX if form is Form.WEIGHTED else form
+            found[form, pattern].append(fold)
+        return found
+
+    def _inner(self, key: Key, group: Group, fold: int) -> tuple[Form, Pattern]:
+        branches = group.branches if isinstance(group, SumGroup) else (group.branch,)  # type: ignore[union-attr]
+        reads = [[(k, s[fold]) for k, s in zip(b.widths, b.reads, strict=True)] for b in branches]
+        pattern = tuple(tuple(self.forms[item] for item in items) for items in reads)
+        form = combined(pattern[0])
+        if form is Form.OPEN:
+            item = next(item for item in reads[0] if self.forms[item] is Form.OPEN)
+            self.open_variable[key] = self.open_variable[item]
+        return form, pattern
+
+    def _add(self, group: Group, form: Form, pattern: Pattern, folds: Slots) -> None:
+        branches = () if not pattern else Step(group, folds, form).branches
+        sources = tuple(
+            tuple(
+                self._source(k, [slots[f] for f in folds]) for k, slots in zip(b.widths, b.reads, strict=True)
+            )
+            for b in branches
+        )
+        for row, fold in enumerate(folds):
+            self.places[group.units, group.writes[fold]] = (len(self.steps), row)
+        self.steps.append(Step(group, folds, form, sources))
+
+    def _source(self, width: int, slots: list[int]) -> Source:
+        """The rows of earlier outputs that hold these layers' messages."""
+        form = self.forms[width, slots[0]]
+        if form is Form.IDENTITY:
+            return Source(form)
+        parts: dict[int, list[int]] = defaultdict(list)
+        members: dict[int, list[int]] = defaultdict(list)
+        for position, slot in enumerate(slots):
+            step, row = self.places[width, slot]
+            parts[step].append(row)
+            members[step].append(position)
+        joined = [position for positions in members.values() for position in positions]
+        order = None if joined == sorted(joined) else tuple(joined.index(i) for i in range(len(joined)))
+        is_open = form is Form.OPEN
+        variables = tuple(self.open_variable[width, slot] for slot in slots) if is_open else ()
+        return Source(form, tuple((step, _stretch(rows)) for step, rows in parts.items()), order, variables)
+
+
+def combined(factors: tuple[Form, ...]) -> Form:
+    """The form of a product (and of a sum of products) from those of its factors.
+
+    >>> combined((Form.VECTOR, Form.IDENTITY)).name, combined((Form.VECTOR, Form.OPEN)).name
+    ('MATRIX', 'OPEN')
+    """
+    if len(set(factors)) == 1 and (factors[0] is not Form.OPEN or len(factors) == 1):
+        return factors[0]
+    others = [form for form in factors if form is not Form.VECTOR]
+    return Form.OPEN if others == [Form.OPEN] else Form.MATRIX
+
+
+def _stretch(places: list[int]) -> Slots:
+    stretch = range(places[0], places[0] + len(places))
+    return stretch if list(stretch) == places else tuple(places)
+
+
+def _split(branch: Branch, sources: tuple[Source, ...]) -> tuple[int, int]:
+    """Columns that stay open and columns that are contracted with vectors."""
+    if branch.kind != "kronecker":
+        return branch.widths[0], 1
+    widths = list(zip(branch.widths, sources, strict=True))
+    closed = math.prod(k for k, source in widths if source.form is Form.VECTOR)
+    return branch.units // closed, closed
+
+
+def _operations(units: int, form: Form, branch: Branch, sources: tuple[Source, ...]) -> int:
+    if form in (Form.VECTOR, Form.OPEN):
+        return units * branch.units
+    left, closed = _split(branch, sources)
+    modes = [k for k, s in zip(branch.widths, sources, strict=True) if s.form in (Form.OPEN, Form.MATRIX)]
+    return units * left * ((closed if closed > 1 else 0) + sum(modes) + units)

@@ -52,7 +52,7 @@ def forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, S
     Returns:
         (F, K, 2 or 1, B), and what the backward pass needs.
     """
-    chunks = _chunks(weight, factors)
+    chunks = _chunks(kind, weight, factors)
     if len(chunks) == 1:
         out, product = _forward(kind, weight, factors)
         return out, Saved(factors, product if weight.is_cuda else None)
@@ -97,7 +97,7 @@ def backward(
         targets: where the gradients of the factors are written.
         total: where that of the weight is written, or added unless ``fresh``.
     """
-    for part in _chunks(weight, saved.factors):
+    for part in _chunks(kind, weight, saved.factors):
         some = Saved([factor[part] for factor in saved.factors], saved.product)
         into = [target[part] for target in targets]
         _backward(kind, _some(weight, part), some, gradient[part], into, _some(total, part), fresh)
@@ -129,8 +129,8 @@ def _backward(
     product_gradients(kind, saved.factors[half:], right_gradient, targets[half:])
 
 
-def _chunks(weight: Tensor, factors: list[Tensor]) -> list[slice]:
-    """Stretches of folds: on a GPU all at once, on a CPU so many that their T fits the caches.
+def _chunks(kind: str, weight: Tensor, factors: list[Tensor]) -> list[slice]:
+    """Stretches of folds: on a GPU all at once, on a CPU so many that T and E(b) fit the caches.
 
     On a CPU T is made again in the backward pass: memory that is touched for the first time costs more than
     the product.
@@ -138,9 +138,10 @@ def _chunks(weight: Tensor, factors: list[Tensor]) -> list[slice]:
     folds, batch = len(factors[0]), factors[0].shape[3]
     if weight.is_cuda:
         return [slice(0, folds)]
-    right = math.prod(f.shape[1] for f in factors[split_point("kronecker", len(factors)) :])
-    size = max(1, weight.shape[1] * weight.shape[2] * batch // right)
-    step = max(1, CHUNK // size)
+    half = split_point(kind, len(factors))
+    left, right = (math.prod(f.shape[1] for f in part) for part in (factors[:half], factors[half:]))
+    right = right if kind == "kronecker" else factors[0].shape[1]
+    step = max(1, CHUNK // max(1, (weight.shape[1] * left + right) * batch))
     return [slice(start, min(start + step, folds)) for start in range(0, folds, step)] or [slice(0, 0)]
 
 

@@ -38,7 +38,7 @@ def weigh_vector(kind: str, weight: Tensor, factors: list[Tensor]) -> Tensor:
     Returns:
         (F, K, B).
     """
-    half = split_point(tuple(f.shape[1] for f in factors)) if kind == "kronecker" else 0
+    half = split_point(kind, len(factors))
     right = entrywise(factors) if kind == "hadamard" else kronecker(factors[half:])
     weight = weight.expand(len(right), -1, -1)
     if not half:

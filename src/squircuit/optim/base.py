@@ -73,17 +73,23 @@ class StiefelOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._require_finite()
-        for group in self.param_groups:
+        made = [self._bundles(group) for group in self.param_groups]
+        self._require_finite(made)
+        for group, some in zip(self.param_groups, made, strict=True):
             parameters = [p for p in group["params"] if p.grad is not None]
             self._count(parameters)
-            if group["constrained"]:
-                for bundle in bundles(self._stacked(p) for p in parameters):
-                    self.update(bundle, group)
-            else:
+            for bundle in some:
+                self.update(bundle, group)
+            if not group["constrained"]:
                 for parameter in parameters:
                     adam(parameter, parameter.grad, self.state[parameter], group)
         return loss
+
+    def _bundles(self, group: dict[str, Any]) -> list[Bundle]:
+        """The semi-unitary parameters of a group that have gradients."""
+        if not group["constrained"]:
+            return []
+        return bundles(self._stacked(p) for p in group["params"] if p.grad is not None)
 
     def _count(self, parameters: list[Tensor]) -> None:
         """One more step for each parameter, counted on its device."""
@@ -103,26 +109,29 @@ class StiefelOptimizer(Optimizer):
     def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
         """Change semi-unitary weights in place."""
 
-    def _require_finite(self) -> None:
+    def _require_finite(self, made: list[list[Bundle]]) -> None:
+        """Raise before anything is changed if a gradient is not finite."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             return  # a captured step cannot ask the host
-        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
-        # a norm is finite only if all entries are (or it overflows, which is as bad)
-        norms = torch._foreach_norm([real_view(p.grad) for p in parameters if p.grad is not None])
-        sizes = torch.stack([norm.to(parameters[0].device) for norm in norms]).tolist() if norms else []
-        for parameter, size in zip(parameters, sizes, strict=True):
-            if not math.isfinite(size):
-                raise FloatingPointError(
-                    f"the gradient of {self._place(parameter)}, shape {tuple(parameter.shape)}, holds NaN or "
-                    "infinity; no weight was changed. Lower the learning rate or look at the data"
-                )
+        plain = [bundle for some in made for bundle in some if not bundle.fused]
+        fused = [g for some in made for bundle in some if bundle.fused for g in bundle.gradients]
+        free = [p.grad for group in self.param_groups if not group["constrained"] for p in group["params"]]
+        sizes = [bundle.norms.sum() for bundle in plain]  # which the update needs anyway
+        others = [real_view(g) for g in fused + free if g is not None]
+        sizes += torch._foreach_norm(others) if others else []
+        if sizes and not math.isfinite(sum(torch.stack([s.double().cpu() for s in sizes]).tolist())):
+            self._raise_not_finite()
 
-    def _place(self, parameter: Tensor) -> str:
+    def _raise_not_finite(self) -> None:
         for number, group in enumerate(self.param_groups):
-            for place, other in enumerate(group["params"]):
-                if other is parameter:
-                    return f"parameter {place} of group {number}"
-        raise AssertionError("the parameter belongs to the optimiser")
+            for place, parameter in enumerate(group["params"]):
+                if parameter.grad is not None and not torch.isfinite(real_view(parameter.grad)).all():
+                    raise FloatingPointError(
+                        f"the gradient of parameter {place} of group {number}, shape "
+                        f"{tuple(parameter.shape)}, holds NaN or infinity; no weight was changed. "
+                        "Lower the learning rate or look at the data"
+                    )
+        raise FloatingPointError("the gradient is so large that its norm overflows; no weight was changed")
 
 
 def vector_adam(bundle: Bundle, group: dict[str, Any]) -> tuple[list[Tensor], Grams, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -62,24 +63,26 @@ class Bundle:
         """
         if self.fused:
             return self._advance_fused(averages, decay, factor)
-        norms = self.accumulate(averages, decay, factor)
+        self.accumulate(averages, decay, factor)
         found = [Grams.of(x, m) for x, m in zip(self.weights, averages, strict=True)]
         if len(found) == 1:
-            return found[0], norms
+            return found[0], self.norms
         parts = zip(*((g.xx, g.xm, g.mm) for g in found), strict=True)
-        return Grams(*(torch.cat(part) for part in parts)), norms
+        return Grams(*(torch.cat(part) for part in parts)), self.norms
 
-    def accumulate(self, averages: list[Tensor], decay: float, factor: float) -> Tensor:
-        """m ← decay·m + factor·g in place; the squared norms of the rows of g, (N, K1, 1)."""
-        norms = []
+    def accumulate(self, averages: list[Tensor], decay: float, factor: float) -> None:
+        """m ← decay·m + factor·g, in place."""
         for average, gradient in zip(averages, self.gradients, strict=True):
-            grad = real_view(gradient)
             if decay + factor == 1:
-                real_view(average).lerp_(grad, factor)  # one pass in place of two
+                real_view(average).lerp_(real_view(gradient), factor)  # one pass in place of two
             else:
-                real_view(average).mul_(decay).add_(grad, alpha=factor)
-            norms.append(torch.linalg.vector_norm(grad, dim=-1, keepdim=True).square_())
-        return torch.cat(norms) if len(norms) > 1 else norms[0]
+                real_view(average).mul_(decay).add_(real_view(gradient), alpha=factor)
+
+    @cached_property
+    def norms(self) -> Tensor:
+        """The squared norms of the rows of the gradients: (N, K1, 1)."""
+        found = [torch.linalg.vector_norm(real_view(g), dim=-1, keepdim=True) for g in self.gradients]
+        return (torch.cat(found) if len(found) > 1 else found[0]).square_()
 
     def _advance_fused(self, averages: list[Tensor], decay: float, factor: float) -> tuple[Grams, Tensor]:
         sums = passes.Sums(sum(self.sizes), self.rows, self.weights[0].device)

@@ -61,7 +61,8 @@ class Polar(StiefelOptimizer):
 
     def _update_wide(self, bundle: Bundle, group: dict[str, Any]) -> None:
         averages, beta = bundle.state("exp_avg"), group["betas"][0]
-        scale = vector_scale(bundle, bundle.accumulate(averages, beta, 1 - beta), group)
+        bundle.accumulate(averages, beta, 1 - beta)
+        scale = vector_scale(bundle, bundle.norms, group)
         parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
         for weight, average, factor in parts:
             polar_step(weight, average, factor, group["lr"], group["trust"])

@@ -181,7 +181,7 @@ def marginals(options: argparse.Namespace) -> None:
         for side in options.sides:
             model = image_model(side, options.units[0], product, options.device)
             x, mask = images(options.batch, side, options.device), half_mask(side)
-            whole = measure(partial(model.log_prob, x), options.device, options.repeats)
+            whole = measure(partial(model.log_density, x), options.device, options.repeats)
             half = measure(partial(model.log_prob, x, mask), options.device, options.repeats)
             evidence = as_evidence(model.structure, x, mask, model.device)
             general = (math.nan, math.nan)
@@ -202,7 +202,7 @@ def worst(options: argparse.Namespace) -> None:
     for units in options.units:
         model = image_model(options.sides[0], units, "kronecker", options.device)
         x, mask = images(options.batch, options.sides[0], options.device), checkerboard(options.sides[0])
-        whole, _ = measure(partial(model.log_prob, x), options.device, options.repeats)
+        whole, _ = measure(partial(model.log_density, x), options.device, options.repeats)
         found, memory = measure(partial(model.log_prob, x, mask), options.device, options.repeats)
         exponents = [math.nan, math.nan]
         if before is not None:

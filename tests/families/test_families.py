@@ -20,6 +20,7 @@ from squircuit.families import (
     Legendre,
     Orthonormalised,
     Product,
+    Together,
 )
 
 
@@ -404,6 +405,33 @@ class TestProduct(FamilyConformance):
         far = Product(Gaussian(1, loc=(0.0,)), Gaussian(1, loc=(1e3,)))
         assert far.gram().eq(0).all()
         assert far.pieces().diff().eq(0).all()
+
+
+class TestTogether(FamilyConformance):
+    def cases(self):
+        left = Fourier(3, period=4.0, learnable=True)
+        return [
+            Case(Together(Legendre(1), BSpline(4, -1.0, 1.0, degree=1))),
+            Case(Together(left, left.conjugate()), scalars(**{"left.shift": 0.3, "right.shift": -0.2})),
+            Case(Together(left, Together(Legendre(3, -2.0, 2.0), Fourier(5, period=4.0)))),
+        ]
+
+    def large(self):
+        return [Case(Together(Legendre(20), Fourier(21, period=2.0)))]
+
+    window = TestProduct.window
+
+    def formula(self, case, x):
+        parts = []
+        for name in ("left", "right"):
+            prefix = f"{name}."
+            values = (case.values or {}).items()
+            given = {key.removeprefix(prefix): value for key, value in values if key.startswith(prefix)}
+            parts.append(getattr(case.family, name).evaluate(torch.from_numpy(x), given).numpy())
+        return np.concatenate(parts, axis=1)
+
+    others = TestProduct.others
+    outside = TestProduct.outside
 
 
 class TestProductOfHermiteFunctions(FamilyConformance):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+import squircuit as sq
 from query_laws import KINDS, close, log_marginals, models, random_mask
 
 
@@ -23,3 +24,23 @@ def test_a_marginal_is_the_sum_over_what_is_missing_in_each_row(name, data):
         assert close(model.log_prob(rows, missing=masks), log_marginals(circuit, rows, masks))
         one = np.tile(masks[0], (5, 1))
         assert close(model.log_prob(rows, missing=masks[0]), log_marginals(circuit, rows, one))
+
+
+def test_input_layers_of_different_families_over_one_variable_interfere_and_are_integrated_together():
+    families = [sq.Legendre(2, -1.0, 1.0), sq.Fourier(3, period=2.0, learnable=True)]
+    inputs = [
+        [sq.Input(v, f, 2, weight=sq.Parameter((2, f.size), "free")) for f in families] for v in range(2)
+    ]
+    products = [sq.Kronecker([inputs[0][i], inputs[1][i]]) for i in range(2)]
+    root = sq.Sum(products, weight=sq.Parameter((1, 8), "free"))
+    circuit = sq.Circuit(root).initialise(seed=0)
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1).reshape(-1, 2)
+    joint = oracle.density(circuit, grid).reshape(40, 40)
+    total = weights @ joint @ weights
+    found = model.log_prob(grid[::40], missing=[False, True])
+    assert close(found.detach(), np.log(joint @ weights / total))
+    assert model.mean()[0, 0].item() == pytest.approx((weights * nodes) @ joint @ weights / total)
+    found.sum().backward()
+    assert model.fourier_shift.grad.abs().max() > 0

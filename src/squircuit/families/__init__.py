@@ -3,7 +3,7 @@
 Orthonormal: :class:`Categorical` for discrete variables; :class:`Fourier` and :class:`Legendre` on an
 interval; :class:`Hermite` on the line; :class:`Laguerre` on a half-line; :class:`Orthonormalised` for any
 other, such as :class:`BSpline`. Not orthonormal, the baseline: :class:`Gaussian`. :class:`Conjugated` and
-:class:`Product` arise in the algebra of circuits.
+:class:`Product` arise in the algebra of circuits, :class:`Together` where queries join layers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from squircuit.families.legendre import Legendre
 from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.product import Product
 from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
+from squircuit.families.together import Together
 
 __all__ = [
     "BSpline",
@@ -40,6 +41,7 @@ __all__ = [
     "Line",
     "Orthonormalised",
     "Product",
+    "Together",
     "Values",
     "family_from_dict",
     "family_to_dict",

@@ -19,6 +19,7 @@ from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
 from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.product import Product
+from squircuit.families.together import Together
 
 FAMILIES: tuple[type[Family], ...] = (
     BSpline,
@@ -31,6 +32,7 @@ FAMILIES: tuple[type[Family], ...] = (
     Legendre,
     Orthonormalised,
     Product,
+    Together,
 )
 
 

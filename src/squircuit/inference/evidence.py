@@ -33,6 +33,12 @@ class Evidence:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def is_complete(self) -> bool:
+        """Nothing is missing."""
+        missing = self.missing[:1] if self.missing.stride(0) == 0 else self.missing
+        return not bool(missing.any())
+
     def take(self, rows: Tensor | slice) -> Evidence:
         """Some of the rows."""
         return Evidence(self.x[rows], self.missing[rows])

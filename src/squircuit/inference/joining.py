@@ -10,55 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.layers import is_product
-from squircuit.families import Family, Values
-from squircuit.families.domain import Domain
+from squircuit.families import Together
 from squircuit.regions.scope import Scope
-
-
-@final
-@dataclass(frozen=True)
-class Together(Family):
-    """The functions of several families over one variable, one after the other; parameters are numbered."""
-
-    parts: tuple[Family, ...]
-    is_orthonormal: ClassVar[bool] = False
-
-    @property
-    def size(self) -> int:
-        return sum(part.size for part in self.parts)
-
-    @property
-    def domain(self) -> Domain:
-        return self.parts[0].domain
-
-    @property
-    def is_complex(self) -> bool:
-        return any(part.is_complex for part in self.parts)
-
-    def parameters(self) -> dict[str, Tensor]:
-        return {f"{i}.{n}": v for i, part in enumerate(self.parts) for n, v in part.parameters().items()}
-
-    def _functions(self, x: Tensor, values: Values) -> Tensor:
-        found = [part.evaluate(x, self._values(values, i)) for i, part in enumerate(self.parts)]
-        dtype = x.dtype.to_complex() if self.is_complex else x.dtype
-        return torch.cat([each.to(dtype) for each in found], dim=-1)
-
-    def breakpoints(self, values: Values | None = None) -> Tensor:
-        found = [part.breakpoints(self._values(values, i)) for i, part in enumerate(self.parts)]
-        return torch.cat(found).sort().values
-
-    def _values(self, values: Values | None, part: int) -> Values | None:
-        prefix = f"{part}."
-        found = {n.removeprefix(prefix): v for n, v in (values or {}).items() if n.startswith(prefix)}
-        return found or None
 
 
 @final
@@ -125,10 +85,12 @@ class Joining:
     def _leaf(self, scope: Scope) -> Input:
         (variable,) = scope
         blocks = self._blocks[variable]
-        if len(blocks) == 1:
-            return Input(variable, blocks[0].family, parameters=blocks[0].parameters)
-        parameters = {f"{i}.{n}": p for i, item in enumerate(blocks) for n, p in item.parameters.items()}
-        return Input(variable, Together(tuple(item.family for item in blocks)), parameters=parameters)
+        family, parameters = blocks[0].family, dict(blocks[0].parameters)
+        for block in blocks[1:]:
+            family = Together(family, block.family)
+            parameters = {f"left.{name}": p for name, p in parameters.items()}
+            parameters |= {f"right.{name}": p for name, p in block.parameters.items()}
+        return Input(variable, family, parameters=parameters)
 
     # ------------------------------------------------------------------ weights
 

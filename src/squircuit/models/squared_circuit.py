@@ -20,7 +20,6 @@ from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
 from squircuit.properties import is_unitary
-from squircuit.reference.data import as_data
 from squircuit.reference.inner_product import gram
 
 
@@ -167,10 +166,11 @@ class SquaredCircuit(Queries, nn.Module):
             x: rows of data; NaN in the column of a continuous variable means missing.
             missing: booleans, True = marginalised, (d,) for all rows or (n, d).
         """
-        if missing is not None or has_gaps(self.structure, x):
-            return log_marginal(self.snapshot(), self._evidence(x, missing))
-        data = x if isinstance(x, Tensor) and x.is_cuda else as_data(self.structure, x)
-        log_p = self.log_density(data.to(self._zero.device))
+        trusted = isinstance(x, Tensor) and x.is_cuda and missing is None and not has_gaps(self.structure, x)
+        evidence = None if trusted else self._evidence(x, missing)
+        if evidence is not None and not evidence.is_complete:
+            return log_marginal(self.snapshot(), evidence)
+        log_p = self.log_density((x if evidence is None else evidence.x).to(self._zero.device))
         return log_p if self.is_unitary else log_p - self.log_partition(double=False)
 
     def log_density(self, x: Tensor) -> Tensor:

@@ -22,19 +22,25 @@ def planes(value: Tensor) -> Tensor:
 
 
 def multiply(a: Tensor, b: Tensor) -> Tensor:
-    """Product of complex (or real) numbers, broadcasting: (…, 2, B)."""
+    """Product of complex (or real) numbers, broadcasting: (…, 2, B). Not differentiable by torch."""
     if a.shape[-2] == 1:
         return a * b
     ar, ai, br, bi = a[..., 0, :], a[..., 1, :], b[..., 0, :], b[..., 1, :]
-    return torch.stack([ar * br - ai * bi, ar * bi + ai * br], dim=-2)
+    out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
+    torch.mul(ar, br, out=out[..., 0, :]).addcmul_(ai, bi, value=-1)
+    torch.mul(ar, bi, out=out[..., 1, :]).addcmul_(ai, br)
+    return out
 
 
 def multiply_conjugate(a: Tensor, b: Tensor) -> Tensor:
-    """a · b*, broadcasting: (…, 2, B)."""
+    """a · b*, broadcasting: (…, 2, B). Not differentiable by torch."""
     if a.shape[-2] == 1:
         return a * b
     ar, ai, br, bi = a[..., 0, :], a[..., 1, :], b[..., 0, :], b[..., 1, :]
-    return torch.stack([ar * br + ai * bi, ai * br - ar * bi], dim=-2)
+    out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
+    torch.mul(ar, br, out=out[..., 0, :]).addcmul_(ai, bi)
+    torch.mul(ai, br, out=out[..., 1, :]).addcmul_(ar, bi, value=-1)
+    return out
 
 
 def kronecker(factors: list[Tensor]) -> Tensor:
@@ -51,8 +57,12 @@ def expanded(b: Tensor) -> Tensor:
     """E(b): (F, J, 2, B) → (F, 2J, 2B); (F, J, 1, B) → (F, J, B)."""
     if b.shape[2] == 1:
         return b.squeeze(2)
-    turned = torch.stack([-b[:, :, 1], b[:, :, 0]], dim=2)  # i·b
-    return torch.stack([b, turned], dim=2).reshape(len(b), 2 * b.shape[1], 2 * b.shape[3])
+    folds, units, _, batch = b.shape
+    out = b.new_empty(folds, units, 2, 2, batch)
+    out[:, :, 0] = b
+    torch.neg(b[:, :, 1], out=out[:, :, 1, 0])  # i·b
+    out[:, :, 1, 1] = b[:, :, 0]
+    return out.reshape(folds, 2 * units, 2 * batch)
 
 
 def contracted(u: Tensor, planes: int) -> Tensor:
@@ -61,7 +71,10 @@ def contracted(u: Tensor, planes: int) -> Tensor:
         return u.unsqueeze(2)
     folds, rows, columns = u.shape
     u = u.reshape(folds, rows // 2, 2, 2, columns // 2)  # (F, J, re|im of W, Re|Im of P, B)
-    return torch.stack([u[:, :, 0, 0] + u[:, :, 1, 1], u[:, :, 0, 1] - u[:, :, 1, 0]], dim=2)
+    out = u.new_empty(folds, rows // 2, 2, columns // 2)
+    torch.add(u[:, :, 0, 0], u[:, :, 1, 1], out=out[:, :, 0])
+    torch.sub(u[:, :, 0, 1], u[:, :, 1, 0], out=out[:, :, 1])
+    return out
 
 
 def pairs(weight: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from squircuit.execution import planar
 from squircuit.execution.kernels import products, rows
 
-CHUNK = 1 << 18  # numbers of T that a CPU handles at a time
+CHUNK = 1 << 20  # numbers of T and b that a CPU handles at a time
 
 
 @final

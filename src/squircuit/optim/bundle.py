@@ -115,7 +115,7 @@ class Bundle:
 
 def _combine(weight: Tensor, average: Tensor, alpha: Tensor, beta: Tensor) -> None:
     """X ← αX + βM in place, a few matrices at a time, so that a CPU's caches hold what lies between."""
-    step = len(weight) if weight.is_cuda else max(1, CHUNK // weight[0].numel())
+    step = len(weight) if weight.is_cuda else max(1, 4 * CHUNK // weight[0].numel())
     for start in range(0, len(weight), step):
         part = slice(start, start + step)
         moved = torch.bmm(beta[part], average[part]).baddbmm_(alpha[part], weight[part])

@@ -17,7 +17,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 19  # numbers of X that a CPU handles at a time
+CHUNK = 1 << 17  # numbers of X that a CPU handles at a time
 STEPS = 5  # of Newton–Schulz: quadratic, from a distance of 0.25 to rounding
 
 
@@ -104,7 +104,10 @@ def double(value: Tensor) -> Tensor:
 
 
 def _three(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return x @ x.mH, x @ m.mH, m @ m.mH
+    """All blocks of Z Zᴴ with Z = [X; M]."""
+    z, rows = torch.cat([x, m], dim=1), x.shape[1]
+    whole = z @ z.conj().resolve_conj().mT
+    return whole[:, :rows, :rows], whole[:, :rows, rows:], whole[:, rows:, rows:]
 
 
 def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:

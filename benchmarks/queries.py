@@ -86,14 +86,15 @@ def peak_on_cuda(run: Callable[[], object]) -> int:
 def peak_on_cpu(run: Callable[[], object]) -> int:
     with LiveBytes() as live:
         run()
-    return live.most
+    most: int = live.most
+    return most
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of tensors that operations have made and that are still alive."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now, self.most, self.known = 0, 0, set[int]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -193,6 +193,43 @@ def test_a_captured_step_is_the_step(units):
     assert abs(model.log_partition().item()) < 1e-4
 
 
+@needs_gpu
+def test_evaluation_queries_and_log_z_are_never_in_tf32_whatever_the_switch_says():
+    circuit = sq.build(sq.regions.quad_tree((12, 12)), sq.Categorical(16), 8, unitary=False).initialise(
+        seed=0
+    )
+    exact, fast = sq.SquaredCircuit(circuit, dtype=torch.complex128), sq.SquaredCircuit(circuit).cuda()
+    x = torch.randint(16, (20, 144), generator=torch.Generator().manual_seed(0))
+    missing = torch.arange(144) % 3 == 0
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        with torch.no_grad():
+            found = [fast.log_prob(x), fast.log_prob(x, missing=missing), fast.log_partition(double=False)]
+            expected = [exact.log_prob(x), exact.log_prob(x, missing=missing), exact.log_partition()]
+        for a, b in zip(found, expected, strict=True):
+            assert (a.cpu() - b).abs().max() < 1e-5 * b.abs().max()
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@needs_gpu
+@pytest.mark.parametrize("regions", [sq.regions.quad_tree((4, 4)), sq.regions.patch_splits((4, 4))])
+def test_queries_on_the_gpu_agree_with_those_in_double_precision_on_the_cpu(regions):
+    circuit = sq.build(regions, sq.Categorical(5), 3).initialise(seed=0)
+    exact, fast = sq.SquaredCircuit(circuit, dtype=torch.complex128), sq.SquaredCircuit(circuit).cuda()
+    x = torch.randint(5, (6, 16), generator=torch.Generator().manual_seed(0))
+    masks = torch.rand(6, 16, generator=torch.Generator().manual_seed(1)) < 0.5
+    with torch.no_grad():
+        assert close(fast.log_prob(x, missing=masks), exact.log_prob(x, missing=masks))
+        assert close(fast.mean(x, masks), exact.mean(x, masks), 1e-4)
+        assert abs(fast.log_partition().item()) < 1e-5
+    drawn = fast.sample(300, given=x, missing=masks, seed=0).cpu()
+    assert torch.equal(drawn[:, ~masks], x[~masks].expand(300, -1))
+    deviation = (drawn.double().mean(dim=0) - exact.mean(x, masks)).abs()
+    assert (deviation <= 5 * (exact.variance(x, masks) / 300).sqrt() + 1e-9).all()
+
+
 def test_a_captured_step_needs_a_gpu_and_says_so():
     with pytest.raises(sq.ParameterError, match="CUDA"):
         CapturedStep(lambda x: x, torch.zeros(2, 3))

@@ -58,7 +58,8 @@ class Network:
         """Scattered places as a tensor, made once for each device."""
         key = (places, device)
         if key not in self._indices:
-            self._indices[key] = torch.tensor(places, device=device)
+            with torch.inference_mode(False):  # it will serve in training as well
+                self._indices[key] = torch.tensor(places, device=device)
         return self._indices[key]
 
     def read(self, pool: Tensor, slots: Slots) -> Tensor:

@@ -26,7 +26,7 @@ def multiply(a: Tensor, b: Tensor) -> Tensor:
     if a.shape[-2] == 1:
         return a * b
     ar, ai, br, bi = a[..., 0, :], a[..., 1, :], b[..., 0, :], b[..., 1, :]
-    out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
+    out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))  # type: ignore[no-untyped-call]
     torch.mul(ar, br, out=out[..., 0, :]).addcmul_(ai, bi, value=-1)
     torch.mul(ar, bi, out=out[..., 1, :]).addcmul_(ai, br)
     return out
@@ -37,7 +37,7 @@ def multiply_conjugate(a: Tensor, b: Tensor) -> Tensor:
     if a.shape[-2] == 1:
         return a * b
     ar, ai, br, bi = a[..., 0, :], a[..., 1, :], b[..., 0, :], b[..., 1, :]
-    out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
+    out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))  # type: ignore[no-untyped-call]
     torch.mul(ar, br, out=out[..., 0, :]).addcmul_(ai, bi)
     torch.mul(ai, br, out=out[..., 1, :]).addcmul_(ar, bi, value=-1)
     return out

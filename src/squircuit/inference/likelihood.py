@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import Evidence, nothing_observed
 from squircuit.inference.leaves import Leaves
 from squircuit.inference.messages import Messages, block_size
@@ -17,6 +18,7 @@ from squircuit.inference.snapshot import Snapshot
 STEP_COST = {"cpu": 2e6, "cuda": 1e9}  #: what starting a step costs, in multiplications
 
 
+@tf32(False)
 def log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
     """log p(y) = log ∫ Σ_r π_r |c_r(y, z)|² dz − log Z of every row, Z being what that row lacks.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import DataError, ParameterError
+from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.likelihood import batches, blocks, forms_of, log_total, messages
 from squircuit.inference.nodes import Nodes, quadrature
@@ -44,6 +45,7 @@ class Marginals:
         return self.points[variable][self.values[variable].nan_to_num(0.0).argmax(dim=1)]
 
 
+@tf32(False)
 def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | None = None) -> Marginals:
     """p(x_v | y) = ∂ log p(y) / ∂ ω_v for all missing v of all rows, see :mod:`squircuit.inference.nodes`.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
+from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.likelihood import blocks, forms_of, log_total, messages
 from squircuit.inference.marginals import Marginals, require_positive
@@ -19,6 +20,7 @@ from squircuit.inference.snapshot import Snapshot
 Functions: TypeAlias = Mapping[int, Callable[[Tensor], Tensor]]  #: variable → real function of a tensor
 
 
+@tf32(False)
 def expectation(snapshot: Snapshot, evidence: Evidence, functions: Functions) -> Tensor:
     """E[∏_v f_v(x_v) | y] of every row: two passes upwards, with weights ω_q f_v(x_q) and ω_q.
 

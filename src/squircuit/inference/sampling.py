@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError
+from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import Evidence, is_discrete
 from squircuit.inference.inversion import draw_index
 from squircuit.inference.likelihood import log_total, messages
@@ -18,6 +19,7 @@ from squircuit.inference.walk import Walk
 MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
 
 
+@tf32(False)
 @torch.no_grad()
 def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
     """Samples of what each row lacks, given what it shows, by one depth-first walk.

@@ -185,9 +185,9 @@ class SquaredCircuit(Queries, nn.Module):
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
         if has_cross_terms(self.plan):
-            circuit = self.structure.with_weights(self.weights())
+            circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
             norms = gram(circuit)[0].diagonal().real
-            return torch.log(norms @ self.mixture().to(norms))
+            return torch.log(norms @ self.mixture().to(norms)).to(self.device)
         stacks = [_in_double(stack) if double else stack for stack in self.stacks()]
         return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())
 

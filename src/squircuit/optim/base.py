@@ -18,6 +18,7 @@ from squircuit.optim.bundle import Bundle, bundles, real_view
 from squircuit.optim.gram import Grams
 from squircuit.optim.kernels import adam as adam_kernel
 
+CHUNK = 1 << 18  # numbers that Adam handles at a time on a CPU
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
 
 
@@ -172,8 +173,9 @@ def _second_moment(bundle: Bundle, norms: Tensor, by_row: bool, decay: float) ->
 
 def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     """Adam, entry by entry; real and imaginary parts apart. The learning rate is ``free_lr``."""
-    value = torch.view_as_real(parameter) if parameter.is_complex() else parameter
+    value = (torch.view_as_real(parameter) if parameter.is_complex() else parameter).view(-1)
     grad = torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
+    grad = grad.reshape(-1)
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * value
     if "exp_avg" not in state:
@@ -185,9 +187,11 @@ def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict
     if adam_kernel.usable(value, grad):
         adam_kernel.adam(value, grad, average, square, rate, correction, group["betas"], group["eps"])
         return
-    average.lerp_(grad, 1 - beta1)
-    square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-    value.sub_(average.div(square.sqrt().div_(correction).add_(group["eps"])).mul_(rate))
+    parts = (torch.split(t, CHUNK) for t in (value, grad, average, square))
+    for w, g, m, v in zip(*parts, strict=True):  # so many at a time that caches hold what lies between
+        m.lerp_(g, 1 - beta1)
+        v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        w.sub_(v.sqrt().div_(correction).add_(group["eps"]).reciprocal_().mul_(m).mul_(rate))
 
 
 def _split(params: Params) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ class Network:
 
     Args:
         plan: the plan.
-        tf32: let GPUs use TF32 in the products of a training step (not in evaluation).
+        tf32: let GPUs use TF32 in the products of a training step (not where no gradients are wanted).
     """
 
     def __init__(self, plan: Plan, tf32: bool = True) -> None:
@@ -52,7 +52,10 @@ class Network:
         Returns:
             normalised values (R, 2 or 1, B) and log-scales (R, B) of the root units.
         """
-        return _Run.apply(self, len(inputs), *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        # torch's own flag for this, needs_input_grad, is set without gradients, too
+        trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
+        fast = self.tf32 and trains
+        return _Run.apply(self, fast, len(inputs), *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
 
     def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
         """Scattered places as a tensor, made once for each device."""
@@ -137,8 +140,10 @@ def _count_reads(plan: Plan) -> dict[int, list[int]]:
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, network: Network, count: int, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        with tf32(network.tf32 and any(ctx.needs_input_grad)):
+    def forward(
+        ctx: Any, network: Network, fast: bool, count: int, *tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        with tf32(fast):
             return _Run._forward(ctx, network, count, tensors)
 
     @staticmethod
@@ -187,7 +192,7 @@ class _Run(torch.autograd.Function):
                 _sum_backward(network, state, group, weights, g, totals, pools)
             else:
                 _product_backward(network, state, group, g, pools)
-        return (None, None, *reversed(inputs), *totals)
+        return (None, None, None, *reversed(inputs), *totals)
 
 
 def _pools(plan: Plan, like: Tensor) -> _State:

@@ -173,6 +173,12 @@ class SquaredCircuit(Queries, nn.Module):
         log_p = self.log_density((x if evidence is None else evidence.x).to(self._zero.device))
         return log_p if self.is_unitary else log_p - self.log_partition(double=False)
 
+    def train(self, mode: bool = True) -> SquaredCircuit:
+        """Training mode, or with ``eval()`` evaluation: then no product is in TF32, gradients or not."""
+        self._network.tf32 = mode
+        super().train(mode)
+        return self
+
     def log_density(self, x: Tensor) -> Tensor:
         """log Σ_r π_r |c_r(x)|², not divided by Z, of data that has been checked: (n, d) → (n,)."""
         values, scales = self._network(self._inputs(x), self._matched_stacks())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -203,3 +204,74 @@ def test_a_model_counts_as_unitary_only_if_it_is_and_will_stay_so():
         assert not model.is_unitary
         rows, _ = oracle.assignments(other, other.scope)
         assert model.log_prob(rows).exp().sum().item() == pytest.approx(1)
+
+
+def leave_the_manifold(model):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.3)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_train_on_the_manifold_like_the_original(way):
+    model = way(sq.SquaredCircuit(sq.build(sq.regions.linear(4), sq.Categorical(3), 2), seed=1))
+    optimiser = sq.optim.Polar(model.parameters(), lr=0.2)
+    for _ in range(5):
+        optimiser.zero_grad()
+        (-model.log_prob([[0, 1, 2, 0]]).sum()).backward()
+        optimiser.step()
+    assert abs(model.log_partition().item()) < 1e-5
+
+
+def test_answers_are_normalised_even_where_weights_have_left_the_manifold():
+    """Z is computed then: p sums to one, and marginals and conditionals are those of p."""
+    circuit = sq.build(sq.regions.linear(4), sq.Categorical(3), 2)
+    model = sq.SquaredCircuit(circuit, seed=1, dtype=torch.complex128)
+    assert model.is_normalised()
+    states = torch.cartesian_prod(*[torch.arange(3)] * 4)
+    hidden = torch.tensor([False, True, False, True])
+    for _ in range(2):
+        with torch.no_grad():
+            table = model.log_prob(states).exp().reshape(3, 3, 3, 3)
+            assert table.sum().item() == pytest.approx(1)
+            seen = model.log_prob(states, missing=hidden).exp().reshape(3, 3, 3, 3)[:, 0, :, 0]
+            assert torch.allclose(seen, table.sum(dim=(1, 3)))
+            assert (model.log_conditional(states, of=[0], given=[2]) <= 1e-12).all()
+        leave_the_manifold(model)
+    assert not model.is_normalised()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.div_(1.69)
+    assert model.is_normalised()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: model.log_prob(None),
+        lambda model: model.impute(None),
+        lambda model: model.log_prob([0, 1, 2, 0]),
+        lambda model: model.log_prob([["a", "b", "c", "d"]]),
+        lambda model: model.log_prob([[0, 1, 2, 0]], missing="all"),
+        lambda model: model.marginals(grid=[0.0, 1.0]),
+        lambda model: model.sample(3, generator=5),
+        lambda model: model.sample(3, seed=2**70),
+        lambda model: model.given([[0, 1, 2, 0]], [True] * 4).sample(-1),
+        lambda model: model.half(),
+        lambda model: sq.kl_divergence(model, model.circuit()),
+        lambda model: sq.optim.Polar(model),
+    ],
+)
+def test_likely_mistakes_get_one_clear_error(ask):
+    model = sq.SquaredCircuit(sq.build(sq.regions.linear(4), sq.Categorical(3), 2))
+    with pytest.raises(sq.SquircuitError):
+        ask(model)
+
+
+def test_numbers_of_numpy_masks_as_lists_and_small_integers_are_welcome():
+    model = sq.SquaredCircuit(sq.build(sq.regions.linear(4), sq.Categorical(3), 2))
+    x = np.array([[0, 1, 2, 0]], dtype=np.uint16)
+    assert model.sample(np.int64(3), seed=np.int64(1)).shape == (3, 4)
+    expected = model.log_conditional(x, of=[0, 1], given=[2])
+    found = model.log_conditional(x, of=[True, True, False, False], given=torch.tensor([2]))
+    assert torch.equal(found, expected)

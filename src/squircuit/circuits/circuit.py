@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -299,6 +299,9 @@ class Circuit:
         """The circuit that :meth:`to_json` wrote; a FormatError says what is wrong with other text."""
         return cls(**from_json(text))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.to_json(), dict(self._values))
+
     def __deepcopy__(self, memo: dict[int, object]) -> Circuit:
         return self  # immutable
 
@@ -329,3 +332,8 @@ def _some(names: Mapping[str, object] | Sequence[str], most: int = 4) -> str:
     """The first few names, and how many there are."""
     shown = ", ".join(repr(name) for name in list(names)[:most])
     return shown if len(names) <= most else f"{shown}, … ({len(names)} in all)"
+
+
+def _restored(text: str, values: Mapping[str, Tensor]) -> Circuit:
+    """A circuit from what pickle kept of it."""
+    return Circuit.from_json(text).with_weights(values)

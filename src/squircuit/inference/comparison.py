@@ -100,6 +100,11 @@ def _log_ratios(p: Model, q: Model, samples: int, seed: int | None) -> Tensor:
     """log p(x)/q(x) of samples of p: (n,) float64."""
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 2:
         raise ParameterError(f"an estimate with an interval needs at least 2 samples, got {samples!r}")
+    for model in (p, q):
+        if not hasattr(model, "log_prob") or len(getattr(model, "batch_shape", "")) > 0:
+            raise ParameterError(
+                f"a divergence is between two densities over rows, such as SquaredCircuit; got {model!r}"
+            )
     x = p.sample(samples, seed=seed)
     return p.log_prob(x).double() - q.log_prob(x).double().to(x.device)
 
@@ -112,8 +117,15 @@ def _estimated(values: Tensor, confidence: float, bounds: tuple[float, float]) -
     error = float(values.std()) / math.sqrt(len(values)) * NormalDist().inv_cdf((1 + confidence) / 2)
     if math.isinf(mean):
         return Estimate(mean, mean, mean, confidence)
-    return Estimate(mean, max(mean - error, bounds[0]), min(mean + error, bounds[1]), confidence)
+    value, low, high = (
+        min(max(number, bounds[0]), bounds[1]) for number in (mean, mean - error, mean + error)
+    )
+    return Estimate(value, low, high, confidence)
 
 
 def _circuit(model: Model | Circuit) -> Circuit:
-    return model if isinstance(model, Circuit) else model.circuit()
+    if isinstance(model, Circuit):
+        return model
+    if not hasattr(model, "circuit"):
+        raise ParameterError(f"expected a model or a circuit, got {model!r}")
+    return model.circuit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,6 +41,10 @@ def log_conditional(snapshot: Snapshot, evidence: Evidence, of: Tensor, given: T
 def select(circuit: Circuit, variables: Variables, rows: int, device: torch.device) -> Tensor:
     """Variables as booleans (n, d); None is none of them."""
     shape = (rows, circuit.num_variables)
+    if isinstance(variables, (list, tuple, np.ndarray)) and np.asarray(variables).dtype == bool:
+        variables = torch.as_tensor(np.asarray(variables))
+    if isinstance(variables, Tensor) and variables.dtype == torch.int64:
+        variables = variables.tolist()
     if isinstance(variables, Tensor) and variables.dtype == torch.bool:
         if variables.shape not in (shape, shape[1:]):
             raise ParameterError(

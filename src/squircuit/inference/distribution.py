@@ -13,10 +13,11 @@ from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
 from squircuit.circuits import Circuit
+from squircuit.errors import DataError
 from squircuit.inference.evidence import Evidence, as_evidence
 from squircuit.inference.likelihood import log_marginal
 from squircuit.inference.marginals import Marginals, marginals, require_positive
-from squircuit.inference.sampling import make_generator, sample
+from squircuit.inference.sampling import make_generator, require_count, sample
 from squircuit.inference.snapshot import Snapshot
 
 
@@ -62,6 +63,10 @@ class CircuitDistribution(Distribution):
         """Every variable in its domain."""
         return InDomains(self._circuit)
 
+    def __repr__(self) -> str:
+        batch, event = tuple(self.batch_shape), tuple(self.event_shape)
+        return f"CircuitDistribution(batch_shape={batch}, event_shape={event})"
+
     def expand(self, batch_shape: Any, _instance: Any = None) -> CircuitDistribution:
         """The same distributions, repeated along new dimensions of the batch."""
         shape = torch.Size(batch_shape)
@@ -72,8 +77,8 @@ class CircuitDistribution(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """log p(x | y): ``(…) + batch_shape + (d,)`` → ``(…) + batch_shape``; NaN is marginalised."""
         value = torch.as_tensor(value, device=self._evidence.x.device)
-        if self._validate_args:
-            self._validate_sample(value)
+        if value.shape[-1:] != self.event_shape:
+            raise DataError(f"values must have shape (…, {self.event_shape[0]}); got {tuple(value.shape)}")
         shape = torch.Size(np.broadcast_shapes(value.shape[:-1], self.batch_shape))
         rows = value.expand(*shape, value.shape[-1]).reshape(-1, *self.event_shape)
         snapshot = self._snapshot()
@@ -89,6 +94,8 @@ class CircuitDistribution(Distribution):
     ) -> Tensor:
         """Exact samples, ``sample_shape + batch_shape + (d,)``; an integer n stands for (n,)."""
         shape = torch.Size([sample_shape] if isinstance(sample_shape, int) else sample_shape)
+        for count in shape:
+            require_count(count)
         source = make_generator(seed, generator, self._evidence.x.device)
         drawn = sample(self._snapshot(), self._evidence, math.prod(shape), source)
         return drawn.reshape(self._extended_shape(shape))

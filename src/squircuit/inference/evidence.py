@@ -101,23 +101,37 @@ def as_evidence(circuit: Circuit, x: Any, missing: Any, device: torch.device) ->
     return Evidence(torch.where(mask, _anchors(circuit, device).to(data.dtype), data), mask)
 
 
+def require_data(circuit: Circuit, x: Any) -> None:
+    """Refuse None where rows of data are asked for."""
+    if x is None:
+        raise DataError(f"no data: pass x of shape (n, {circuit.num_variables}), rows being samples")
+
+
 def _as_table(circuit: Circuit, x: Any) -> Tensor:
     d = circuit.num_variables
     try:
         data = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"data must be an array of numbers of shape (n, {d}): {error}") from error
-    if data.is_complex() or data.dtype == torch.bool:
-        raise DataError(f"data must be integers or floats, got {data.dtype}")
+        raise DataError(
+            f"data must be an array of numbers of shape (n, {d}): {error}. Fix: encode words as integers "
+            "from 0, and mark what is not known in missing="
+        ) from error
+    if data.is_complex() or data.layout != torch.strided:
+        raise DataError(f"data must be dense integers or floats, got {data.layout} of {data.dtype}")
     if data.ndim != 2 or data.shape[1] != d:
-        raise DataError(f"data must have shape (n, {d}), rows being samples; got {tuple(data.shape)}")
-    return data.to(torch.int64) if data.dtype == torch.uint8 else data
+        fix = ". Fix: x[None] for one row" if tuple(data.shape) == (d,) else ""
+        fix = ". Fix: x.flatten(1)" if data.ndim > 2 and data[0].numel() == d else fix
+        raise DataError(f"data must have shape (n, {d}), rows being samples; got {tuple(data.shape)}{fix}")
+    return data if data.is_floating_point() else data.to(torch.int64)
 
 
 def _as_mask(missing: Any, data: Tensor) -> Tensor:
     if missing is None:
         return torch.zeros(data.shape[1], dtype=torch.bool, device=data.device)
-    mask = torch.as_tensor(missing, device=data.device)
+    try:
+        mask = torch.as_tensor(missing, device=data.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ParameterError(f"missing must be booleans of shape (d,) or (n, d): {error}") from error
     if mask.dtype != torch.bool:
         raise ParameterError(
             f"missing must be booleans, True where an entry is missing; got {mask.dtype}. "

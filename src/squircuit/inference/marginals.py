@@ -58,6 +58,7 @@ def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | 
         grid: continuous variable → points (Q,) at which its density is wanted; by default the nodes at which
             it is integrated.
     """
+    evidence = Evidence(evidence.x.detach(), evidence.missing)  # these sweeps use gradients for themselves
     missing = evidence.missing.any(dim=0)
     wanted = [v for v in sorted(snapshot.circuit.scope) if bool(missing[v])]
     nodes = quadrature(snapshot, wanted, _as_grid(snapshot.circuit, wanted, grid)) if wanted else None
@@ -154,8 +155,14 @@ def _collected(
 
 
 def _as_grid(circuit: Circuit, wanted: list[int], grid: Mapping[int, Any] | None) -> dict[int, Tensor]:
-    points = {v: torch.as_tensor(x, dtype=torch.float64) for v, x in (grid or {}).items()}
+    if grid is not None and not isinstance(grid, Mapping):
+        raise ParameterError(
+            f"grid maps variables to points, e.g. {{2: torch.linspace(-3, 3, 61)}}; got {grid!r}"
+        )
+    points = {v: _as_points(v, x) for v, x in (grid or {}).items()}
     for v, x in points.items():
+        if v not in circuit.domains:
+            raise ParameterError(f"grid: {v!r} is no variable of the circuit, {sorted(circuit.domains)}")
         if v not in wanted or circuit.domains[v].is_discrete:
             what = "discrete" if v in circuit.domains and circuit.domains[v].is_discrete else "not missing"
             raise ParameterError(
@@ -165,4 +172,14 @@ def _as_grid(circuit: Circuit, wanted: list[int], grid: Mapping[int, Any] | None
             raise ParameterError(
                 f"grid: the points of variable {v} have shape {tuple(x.shape)}. Fix: pass (Q,)"
             )
+    return points
+
+
+def _as_points(variable: int, x: Any) -> Tensor:
+    try:
+        points = torch.as_tensor(x, dtype=torch.float64).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ParameterError(f"grid: the points of variable {variable} are no numbers: {error}") from error
+    if bool(points.isnan().any()):
+        raise ParameterError(f"grid: the points of variable {variable} hold NaN")
     return points

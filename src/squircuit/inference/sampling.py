@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -47,21 +50,23 @@ def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.
 
 
 def make_generator(
-    seed: int | None, generator: torch.Generator | None, device: torch.device
+    seed: Any, generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator | None:
     """The generator, or one with this seed."""
     if seed is None:
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise ParameterError(f"sample: generator must be a torch.Generator, got {generator!r}")
         return generator
     if generator is not None:
         raise ParameterError("sample: got both seed= and generator=. Fix: pass one of them")
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ParameterError(f"sample: seed must be an integer, got {seed!r}")
-    return torch.Generator(device).manual_seed(seed)
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
+        raise ParameterError(f"sample: seed must be an integer from 0 to 2⁶³ − 1, got {seed!r}")
+    return torch.Generator(device).manual_seed(int(seed))
 
 
-def require_count(count: int) -> None:
+def require_count(count: Any) -> None:
     """A number of samples: an integer ≥ 0."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+    if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 0:
         raise ParameterError(f"sample: the number of samples must be an integer ≥ 0, got {count!r}")
 
 

@@ -13,7 +13,7 @@ from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
 from squircuit.inference.conditional import Variables, impute, log_conditional, require_disjoint, select
 from squircuit.inference.distribution import CircuitDistribution
-from squircuit.inference.evidence import Evidence, as_evidence, nothing_observed
+from squircuit.inference.evidence import Evidence, as_evidence, nothing_observed, require_data
 from squircuit.inference.marginals import Marginals, marginals
 from squircuit.inference.moments import Functions, expectation, keeps_cross_terms_zero, moments
 from squircuit.inference.sampling import make_generator, require_count, sample
@@ -50,7 +50,7 @@ class Queries(ABC):
     def marginals(
         self, given: Any = None, missing: Any = None, grid: Mapping[int, Any] | None = None
     ) -> Marginals:
-        """The distribution of every missing variable by itself, in two sweeps.
+        """The distribution of every missing variable by itself, in two sweeps; not differentiable.
 
         Args:
             given: rows (n, d).
@@ -69,7 +69,8 @@ class Queries(ABC):
         """log p(x_of | x_given) of every row, other variables marginalised: (n, d) → (n,).
 
         Args:
-            x: rows of data; only the entries asked for and given are read.
+            x: rows of data; only the entries asked for and given are read. NaN there counts as missing, so it
+                is left out of the question or of the condition.
             of, given: numbers of variables, e.g. [0, 2], or booleans (d,) or (n, d).
 
         Example:
@@ -78,6 +79,7 @@ class Queries(ABC):
             >>> model.log_conditional([[0, 1, 0], [1, 1, 0]], of=[0], given=[1]).exp().sum().item()
             1.0...
         """
+        require_data(self.structure, x)
         places = (len(x) if hasattr(x, "__len__") else 0, self.device)
         wanted, known = (select(self.structure, variables, *places) for variables in (of, given))
         require_disjoint(wanted, known)
@@ -94,6 +96,7 @@ class Queries(ABC):
             >>> rest.sample((4,), seed=0).shape, rest.log_prob([[1, 1, 0]]).shape
             (torch.Size([4, 1, 3]), torch.Size([1]))
         """
+        require_data(self.structure, x)
         evidence = self._evidence(x, missing)
         return CircuitDistribution(self.snapshot, evidence, torch.Size([len(evidence)]))
 
@@ -110,6 +113,7 @@ class Queries(ABC):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Rows with their gaps filled, by likely values or by a joint sample: (n, d)."""
+        require_data(self.structure, x)
         source = make_generator(seed, generator, self.device)
         return impute(self.snapshot(), self._evidence(x, missing), how, source)
 
@@ -135,7 +139,7 @@ class Queries(ABC):
         """
         require_count(count)
         source = make_generator(seed, generator, self.device)
-        drawn = sample(self.snapshot(), self._evidence(given, missing), count, source)
+        drawn = sample(self.snapshot(), self._evidence(given, missing), int(count), source)
         return drawn.squeeze(1) if given is None else drawn
 
     def mean(self, given: Any = None, missing: Any = None) -> Tensor:
@@ -153,6 +157,9 @@ class Queries(ABC):
 
     def expectation(self, functions: Functions, given: Any = None, missing: Any = None) -> Tensor:
         """E[∏_v f_v(x_v) | observed]: (n,); functions maps a variable v to f_v.
+
+        Exact for functions of discrete variables. Those of continuous ones are integrated by Gauss's rule on
+        the panels of the density: to rounding if they are smooth there, roughly if they jump or oscillate.
 
         Example:
             >>> import squircuit as sq

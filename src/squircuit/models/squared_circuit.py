@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 from squircuit.circuits import Circuit, Constraint
 from squircuit.errors import ParameterError
+from squircuit.execution.graph import CapturedStep
 from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation, has_cross_terms
 from squircuit.execution.plan import InputGroup, Plan, make_plan
-from squircuit.inference.evidence import has_gaps
+from squircuit.execution.precision import tf32
+from squircuit.inference.evidence import has_gaps, require_data
 from squircuit.inference.likelihood import log_marginal
 from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
@@ -29,7 +31,8 @@ class SquaredCircuit(Queries, nn.Module):
 
     Where the circuit is unitary, and its parameters are declared semi-unitary so that optimisers keep it so,
     Z = 1 and is not computed. Otherwise log Z is computed with every call, once a batch, by propagating Gram
-    matrices.
+    matrices. Train unitary models with :class:`squircuit.optim.Polar` or POGO: optimisers that leave the
+    manifold (torch's own; a little, the landing methods) make a training loss that flatters the model.
 
     Args:
         circuit: with weights, or without: then they are drawn from ``seed``.
@@ -51,12 +54,14 @@ class SquaredCircuit(Queries, nn.Module):
         super().__init__()
         if not isinstance(circuit, Circuit):
             raise ParameterError(f"SquaredCircuit needs a Circuit, e.g. of squircuit.build, got {circuit!r}")
+        _require_precision(dtype)
         structure = circuit if circuit.has_weights else circuit.initialise(seed)
         self.structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
         self.plan: Plan = make_plan(circuit)
         self.is_unitary = _stays_unitary(circuit)
         self._network = Network(self.plan)
         self._forms: dict[bool, QueryForm] = {}  # made by the first query
+        self._looked_at: tuple[tuple[object, ...], bool] | None = None
         real = dtype.to_real()
         self._is_complex = circuit.is_complex
         for stack in self.plan.stacks:
@@ -70,6 +75,13 @@ class SquaredCircuit(Queries, nn.Module):
         for number, group in enumerate(self._input_groups):
             self.register_buffer(f"_columns{number}", torch.tensor(group.variables), persistent=False)
         self.register_buffer("_zero", torch.zeros((), dtype=real), persistent=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of copies and pickles, which lose what parameters say of themselves."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        declared = {stack.name: stack.constraint for stack in self.plan.stacks}
+        for name, parameter in self.named_parameters():
+            parameter.constraint = declared.get(name, Constraint.FREE)  # type: ignore[attr-defined]
 
     def _hold(self, name: str, value: Tensor, constraint: str) -> None:
         """A parameter that knows its constraint; fixed ones are buffers."""
@@ -132,6 +144,8 @@ class SquaredCircuit(Queries, nn.Module):
     def to(self, *args: Any, **kwargs: Any) -> SquaredCircuit:
         """Move to a device or a precision; complex stays complex: to(torch.float64) makes complex128."""
         device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+        if dtype is not None:
+            _require_precision(dtype)
 
         def move(value: Tensor) -> Tensor:
             if dtype is None or not (value.is_floating_point() or value.is_complex()):
@@ -146,6 +160,14 @@ class SquaredCircuit(Queries, nn.Module):
         """To double precision."""
         return self.to(torch.float64)
 
+    def half(self) -> SquaredCircuit:
+        """Refused: half precision does not hold a density."""
+        return self.to(torch.float16)
+
+    def bfloat16(self) -> SquaredCircuit:
+        """Refused, like :meth:`half`."""
+        return self.to(torch.bfloat16)
+
     def float(self) -> SquaredCircuit:
         """To single precision."""
         return self.to(torch.float32)
@@ -154,6 +176,12 @@ class SquaredCircuit(Queries, nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return self._zero.device
+
+    def extra_repr(self) -> str:
+        """What the model is, in one line."""
+        kind = "unitary" if self.is_unitary else "squared"
+        numbers = sum(p.numel() * (2 if p.is_complex() else 1) for p in self.parameters())
+        return f"{kind}, {self.structure.num_variables} variables, {numbers:,} parameters"
 
     def forward(self, x: Any, missing: Any = None) -> Tensor:
         """log p(x): see :meth:`log_prob`."""
@@ -166,12 +194,40 @@ class SquaredCircuit(Queries, nn.Module):
             x: rows of data; NaN in the column of a continuous variable means missing.
             missing: booleans, True = marginalised, (d,) for all rows or (n, d).
         """
+        require_data(self.structure, x)
         trusted = isinstance(x, Tensor) and x.is_cuda and missing is None and not has_gaps(self.structure, x)
         evidence = None if trusted else self._evidence(x, missing)
         if evidence is not None and not evidence.is_complete:
-            return log_marginal(self.snapshot(), evidence)
+            return log_marginal(self.snapshot(trains=self._trains), evidence)
         log_p = self.log_density((x if evidence is None else evidence.x).to(self._zero.device))
-        return log_p if self.is_unitary else log_p - self.log_partition(double=False)
+        if self.is_unitary and (self._trains or self.is_normalised()):
+            return log_p
+        return log_p - self.log_partition(double=False)
+
+    @property
+    def _trains(self) -> bool:
+        """In a training step optimisers see to Z = 1, and the host is not asked."""
+        return self.training and torch.is_grad_enabled()
+
+    def is_normalised(self) -> bool:
+        """Z = 1 now: the model is unitary, and its weights are semi-unitary up to rounding.
+
+        Queries and evaluation ask; where other optimisers or weights from elsewhere have left the manifold
+        they compute Z, so that answers are normalised all the same. Looked at anew when weights have changed.
+        """
+        if not self.is_unitary:
+            return False
+        now = (CapturedStep.replays, *((id(stack), stack._version) for stack in self.stacks()))
+        if self._looked_at is None or self._looked_at[0] != now:
+            self._looked_at = now, self._is_on_manifold()
+        return self._looked_at[1]
+
+    @torch.no_grad()
+    def _is_on_manifold(self) -> bool:
+        """max |WWᴴ − I| of all weights is of the size of rounding."""
+        largest = 1e-9 if self._zero.dtype == torch.float64 else 2e-5
+        with tf32(False):
+            return all(float(deviation(stack)) <= largest for stack in self.stacks())
 
     def train(self, mode: bool = True) -> SquaredCircuit:
         """Training mode, or with ``eval()`` evaluation: then no product is in TF32, gradients or not."""
@@ -199,18 +255,21 @@ class SquaredCircuit(Queries, nn.Module):
 
     # ------------------------------------------------------------------ queries
 
-    def snapshot(self, joined: bool = False) -> Snapshot:
+    def snapshot(self, joined: bool = False, trains: bool = False) -> Snapshot:
         """The model as queries see it; StructureError where they are not tractable.
 
         Args:
             joined: count the cross terms of all sums, also those that vanish in marginals.
+            trains: in a training step, where a unitary model is taken to be normalised.
         """
         if joined not in self._forms:
             self._forms[joined] = QueryForm(self.structure, self._network, joined)
         form = self._forms[joined]
         if form.joining is not None:
             return form.joined(self.structure.with_weights(self.weights()), self.mixture())
-        return form.direct(self._matched_stacks(), self.mixture(), self._family_values, self.is_unitary)
+        stacks, values = self._matched_stacks(), self._family_values
+        normalised = self.is_unitary if trains else self.is_normalised()
+        return form.direct(stacks, self.mixture(), values, normalised)
 
     def _matched_stacks(self) -> list[Tensor]:
         """All stacks complex where the circuit is."""
@@ -245,6 +304,21 @@ def _stays_unitary(circuit: Circuit) -> bool:
     weights = [p for layer in layers for role, p in layer.named_parameters().items() if role == "weight"]
     kept = all(w.constraint in (Constraint.SEMI_UNITARY, Constraint.FIXED) for w in weights)
     return kept and bool(is_unitary(circuit))
+
+
+def deviation(stack: Tensor) -> Tensor:
+    """max |WWᴴ − I| over a stack (S, K1, K2): ()."""
+    gram = stack @ stack.mH
+    gram.diagonal(dim1=1, dim2=2).sub_(1)
+    return gram.abs().amax() if gram.numel() else gram.new_zeros(()).real
+
+
+def _require_precision(dtype: Any) -> None:
+    allowed = (torch.complex64, torch.complex128, torch.float32, torch.float64)
+    if dtype not in allowed:
+        raise ParameterError(
+            f"a model is in single or double precision; got {dtype!r}. Fix: one of {allowed}"
+        )
 
 
 def _in_double(value: Tensor) -> Tensor:

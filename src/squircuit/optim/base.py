@@ -186,6 +186,7 @@ def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict
     average, square = state["exp_avg"], state["exp_avg_sq"]
     if adam_kernel.usable(value, grad):
         adam_kernel.adam(value, grad, average, square, rate, correction, group["betas"], group["eps"])
+        torch.autograd.graph.increment_version([parameter])
         return
     parts = (torch.split(t, CHUNK) for t in (value, grad, average, square))
     for w, g, m, v in zip(*parts, strict=True):  # so many at a time that caches hold what lies between
@@ -196,6 +197,8 @@ def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict
 
 def _split(params: Params) -> list[dict[str, Any]]:
     """Groups with a flag ``constrained``; one made of what the parameters say where it is absent."""
+    if isinstance(params, nn.Module):
+        raise ParameterError("an optimiser takes parameters. Fix: pass model.parameters()")
     items: list[Any] = list(params)
     given: list[dict[str, Any]] = items if items and isinstance(items[0], dict) else [{"params": items}]
     made: list[dict[str, Any]] = []

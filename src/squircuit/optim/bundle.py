@@ -100,6 +100,7 @@ class Bundle:
             factors = passes.factors(alpha, beta)
             for start, weight, average in zip(self._starts(), self.weights, averages, strict=True):
                 passes.combine(weight, average, factors, start)
+            torch.autograd.graph.increment_version(self.weights)  # torch does not see what kernels change
             return
         for weight, average, a, b in zip(
             self.weights, averages, torch.split(alpha, self.sizes), torch.split(beta, self.sizes), strict=True

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
 
 Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
-Cells = NDArray[Any]
-"""One column as read: float64 with NaN for missing, or objects, texts with None for missing."""
-Values = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Place = Callable[[int], str]
-"""The number of a row → where it was read, such as "data.csv, line 17"."""
-
 KINDS: tuple[str, ...] = get_args(Kind)
 DISCRETE = ("binary", "categorical", "count")
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
-"""Texts, in any case, that mean a missing value."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +152,8 @@ class Column:
             row = int(np.argmin(inside))
             raise DataError(
                 f"{place(row)}, column {self.name!r}: {values[row]:g} is not one of the integers "
-                f"{self.low:g} to {self.high:g}. Fix: correct the cell, leave it empty (missing), or give "
-                f"the range when reading the training data: columns={{{self.name!r}: 'count:{self.low:g}:HIGH'}}."
+                f"{self.low:g} to {self.high:g}. Fix: correct the cell, leave it empty (missing), or read "
+                f"the training data with a wider range: columns={{{self.name!r}: 'count:{self.low:g}:HIGH'}}."
             )
         return np.where(missing, 0.0, values - self.low)
 
@@ -177,46 +167,6 @@ def wrap(values: Values, low: float, high: float) -> Values:
     """
     turned: Values = low + np.mod(values - low, high - low)
     return np.where(turned >= high, low, turned)  # the modulus of −1e-20 rounds up to the period
-
-
-def is_missing(cell: Any) -> bool:
-    """Whether a cell means: not known."""
-    if isinstance(cell, str):
-        return cell.strip().lower() in MISSING
-    return cell is None or (isinstance(cell, float | np.floating) and math.isnan(cell))
-
-
-def number(cell: Any) -> float | None:
-    """The number in a cell, NaN for missing, None if it is no number."""
-    if is_missing(cell):
-        return math.nan
-    if isinstance(cell, str) and "_" in cell:  # Python reads "1_2" as 12
-        return None
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return None
-
-
-def as_numbers(cells: Cells, name: str, place: Place) -> Values:
-    """A column of numbers, NaN for missing; anything else, infinity included, is an error with its place."""
-    if cells.dtype == object:
-        found = [number(cell) for cell in cells]
-        wrong = next((row for row, value in enumerate(found) if value is None), None)
-        if wrong is not None:
-            raise DataError(
-                f"{place(wrong)}, column {name!r}: {cells[wrong]!r} is not a number. Fix: correct the cell, "
-                f"leave it empty (missing), or read the column as columns={{{name!r}: 'categorical'}}."
-            )
-        cells = np.array(found, dtype=np.float64)
-    values = cells.astype(np.float64)
-    if np.isinf(values).any():
-        row = int(np.argmax(np.isinf(values)))
-        raise DataError(
-            f"{place(row)}, column {name!r}: {values[row]} is not finite. "
-            "Fix: correct the cell or leave it empty (missing)."
-        )
-    return values
 
 
 def _keys(cells: Cells, text: bool) -> Cells:

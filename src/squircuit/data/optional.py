@@ -19,13 +19,14 @@ def need(module: str, purpose: str, extra: str = "data") -> Any:
         >>> need("no_such_package", "reading .xyz files")
         Traceback (most recent call last):
         squircuit.data.optional.MissingPackageError: reading .xyz files needs the package no_such_package,
-        which is not installed. Fix: pip install 'squircuit[data]'.
+        which is not installed (No module named
+        'no_such_package'). Fix: pip install 'squircuit[data]'.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingPackageError(
-            f"{purpose} needs the package {package}, which is not installed. "
+            f"{purpose} needs the package {package}, which is not installed ({error}). "
             f"Fix: pip install 'squircuit[{extra}]'."
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, final
 
@@ -78,16 +79,13 @@ class Batches:
         """The batches from the present position to the end of the epoch."""
         rng = np.random.default_rng([self.seed, self.epoch]) if self.shuffle else None
         stream = self._rows.stream(rng, self.position * self.batch, self.batch)
-        while self.position < len(self):
-            part = next(stream)
-            self.position += 1  # before the batch is given: a break does not give it twice
+        for part in islice(stream, len(self) - self.position):
+            turn, self.position = divmod(self.position + 1, len(self))
+            self.epoch += turn  # before the batch is given: after a break it is not given again
             yield part
-        self.epoch, self.position = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
         """Where the next batch comes from: epoch, and batches given in it."""
-        if self.position == len(self):
-            return {"epoch": self.epoch + 1, "position": 0}
         return {"epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:

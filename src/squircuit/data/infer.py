@@ -112,7 +112,8 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
         shown = ", ".join(repr(category) for category in categories[:4])
         raise DataError(
             f"{source}, column {name!r}: {len(categories)} different values ({shown}, …) where a "
-            f"{kind} column has 1 to {most}. Fix: choose another type or leave it out, columns={{{name!r}: 'drop'}}."
+            f"{kind} column has 1 to {most}. "
+            f"Fix: choose another type, or leave it out with columns={{{name!r}: 'drop'}}."
         )
     exact: Kind = "binary" if kind == "binary" else "categorical"
     return Column(name, exact, categories, missing=facts.missing)

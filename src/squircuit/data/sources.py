@@ -85,7 +85,7 @@ class CsvSource(Source):
             if len(cells) != width:
                 raise DataError(
                     f"{self.path}, line {line}: {len(cells)} cells, but the first line has {width}. "
-                    f"Fix: correct the line (cells are separated by {self._delimiter!r}; pass delimiter= if that is wrong)."
+                    f"Fix: correct the line; cells end at {self._delimiter!r}, else pass delimiter=."
                 )
             yield line, cells
 

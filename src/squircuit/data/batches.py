@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squircuit.data.parquet import ParquetSource
-from squircuit.data.schema import Encoded, Schema
+from squircuit.data.schema import Encoded, Schema, plain
 from squircuit.data.sources import NumpySource, Source
 from squircuit.data.tabular import Table, chosen, matched, open_source
 from squircuit.errors import DataError, ParameterError
@@ -190,7 +190,7 @@ def _opened(source: NDArray[Any] | Table | str | Path, schema: Schema | None) ->
     if isinstance(source, Table):
         return _Array(source.rows, source.missing)
     if not isinstance(source, str | Path):
-        return _Array(np.asarray(source) if not isinstance(source, np.ndarray) else source)
+        return _Array(source if isinstance(source, np.ndarray) else plain(source))
     opened: Source = open_source(source)
     if isinstance(opened, ParquetSource):
         return _Groups(opened, schema)

@@ -48,14 +48,11 @@ def is_missing(cell: Any) -> bool:
 
 def number(cell: Any) -> float | None:
     """The number in a cell, NaN for missing, None if it is no number."""
-    if is_missing(cell):
-        return math.nan
-    if isinstance(cell, str) and "_" in cell:  # Python reads "1_2" as 12
-        return None
     try:
-        return float(cell)
+        value = float(cell)
     except (TypeError, ValueError):
-        return None
+        return math.nan if is_missing(cell) else None
+    return None if isinstance(cell, str) and "_" in cell else value  # Python reads "1_2" as 12
 
 
 def numbers(cells: Cells) -> tuple[Values, int | None]:

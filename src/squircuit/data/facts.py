@@ -100,11 +100,15 @@ class Facts:
 
 def _distinct(cells: Cells, values: Values) -> frozenset[Any]:
     """Texts of cells that were read as objects, because "01" may turn out to be a text; else numbers."""
-    if cells.dtype == object:
-        found = {str(cell).strip() for cell in cells if not is_missing(cell)}
-    else:
-        found = set(np.unique(values[~np.isnan(values)]).tolist())
-    return _union(frozenset(found), frozenset())
+    if cells.dtype != object:
+        return _union(frozenset(np.unique(values[~np.isnan(values)]).tolist()), frozenset())
+    found: set[str] = set()
+    for cell in set(cells.tolist()):
+        if not is_missing(cell):
+            found.add(str(cell).strip())
+        if len(found) > MOST:
+            break  # too many to be categories: which they are does not matter
+    return frozenset(found)
 
 
 def _union(left: frozenset[Any], right: frozenset[Any]) -> frozenset[Any]:

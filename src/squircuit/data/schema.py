@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from squircuit.data.cells import Cells, Mask, Place, as_cells
 from squircuit.data.columns import Column
@@ -97,10 +98,10 @@ class Schema:
 
     def decode(self, rows: ArrayLike, missing: ArrayLike | None = None) -> list[list[Any]]:
         """Encoded rows, or samples of a model, as original values; None where missing."""
-        values = np.array(rows, dtype=np.float64)
+        values = plain(rows).astype(np.float64)
         self._require_width(values.shape, "decode")
         if missing is not None:
-            values[np.broadcast_to(np.asarray(missing, dtype=bool), values.shape)] = np.nan
+            values[np.broadcast_to(plain(missing).astype(bool), values.shape)] = np.nan
         return [
             [c.decode(cell) for c, cell in zip(self.columns, row, strict=True)] for row in values.tolist()
         ]
@@ -126,7 +127,7 @@ class Schema:
         if isinstance(rows, Mapping) or hasattr(rows, "columns"):
             return self._named_chunk(rows)
         if not isinstance(rows, Sequence):
-            rows = np.asarray(rows)
+            rows = plain(rows)
             self._require_width(rows.shape, "encode")
             return self._made([as_cells(column) for column in rows.T])
         for position, row in enumerate(rows):
@@ -159,6 +160,11 @@ class Schema:
                 f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
                 f"Fix: give one column for each of {', '.join(self.names[:8])}."
             )
+
+
+def plain(values: Any) -> NDArray[Any]:
+    """Numbers as a NumPy array, from a tensor on any device, too."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squircuit.data import Batches, read, scan
+from squircuit.data.as_is import AsIs
 from squircuit.data.parquet import ParquetSource
 from squircuit.errors import DataError, ParameterError
 
@@ -142,6 +143,20 @@ def test_mapped_arrays_are_encoded_as_they_are_taken(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[5, 0.5], [6, 1.0]]))
     with pytest.raises(DataError, match=r"x\.npy, row 1, column '0': unknown category 6"):
         list(Batches(tmp_path / "x.npy", 1, like=schema))
+
+
+def test_numbers_that_are_their_own_codes_are_encoded_as_by_the_schema(tmp_path):
+    array = np.array([[0, 3, 0.5], [1, np.nan, 1.5], [0, 7, np.nan], [1, 0, -2.0]])
+    np.save(tmp_path / "x.npy", array)
+    table = read(tmp_path / "x.npy")
+    assert AsIs(table.schema).applies
+    parts = list(Batches(tmp_path / "x.npy", 3, shuffle=False, like=table))
+    np.testing.assert_array_equal(rows_of(parts), table.rows)
+    np.testing.assert_array_equal(np.concatenate([part.missing for part in parts]), table.missing)
+    for row in ([2, 0, 0], [0.5, 0, 0], [0, 8, 0], [0, -1, 0], [0, 0, np.inf]):
+        np.save(tmp_path / "x.npy", np.array([[0, 0, 0], row], dtype=float))
+        with pytest.raises(DataError, match=r"x\.npy, row 1, column"):
+            list(Batches(tmp_path / "x.npy", like=table, shuffle=False))
 
 
 def test_masks_follow_nan_and_integers_have_none():

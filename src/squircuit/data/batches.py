@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from squircuit.data.as_is import AsIs
 from squircuit.data.parquet import ParquetSource
 from squircuit.data.schema import Encoded, Schema, plain
 from squircuit.data.sources import NumpySource, Source
@@ -128,9 +129,12 @@ class _Mapped(_Array):
     def __init__(self, source: NumpySource, schema: Schema) -> None:
         self.source, self.schema, self.names = source, schema, matched(source, schema)
         self.columns, self.length = source.positions(self.names), len(source.array)
+        self.as_is = AsIs(schema)
 
     def take(self, chosen: slice | Order) -> Encoded:
         rows = self.source.array[chosen][:, self.columns]
+        if (quick := self.as_is.encode(rows)) is not None:
+            return quick
         numbers = range(self.length)[chosen] if isinstance(chosen, slice) else chosen
         chunk = self.source.chunk(rows, self.names)
         place = lambda row: f"{self.source.path}, row {numbers[row]}"  # noqa: E731

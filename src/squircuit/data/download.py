@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import os
 import sys
 import tempfile
@@ -91,7 +92,7 @@ def _download(file: RemoteFile, folder: Path, missing: Sequence[RemoteFile], pro
             if hashlib.sha256(unzipped(content, url)).hexdigest() == file.sha256:
                 return _write_atomically(folder / file.path, content)
             reasons.append(f"{url}: wrong checksum")
-        except (OSError, DataError) as error:  # URLError, HTTPError and timeouts are OSErrors
+        except (OSError, http.client.HTTPException, DataError) as error:  # URLError and timeouts are OSErrors
             reasons.append(f"{url}: {error}")
     raise DataError(_what_to_put_where(folder, missing, reasons))
 
@@ -114,8 +115,9 @@ def _write_atomically(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(packed)
+        os.chmod(temporary, 0o644)  # mkstemp lets nobody else read it
         os.replace(temporary, path)
-    except OSError:
+    except BaseException:  # Ctrl-C, too
         Path(temporary).unlink(missing_ok=True)
         raise
 

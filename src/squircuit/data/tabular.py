@@ -189,7 +189,7 @@ def matched(source: Source, schema: Schema) -> list[str]:
         if name not in source.names:
             raise DataError(
                 f"{source.path}: there is no column {name!r}, only {', '.join(source.names[:8])}. "
-                "Fix: add it, or rename one."
+                "Fix: add it or rename one, or pass header=False if the first line holds data."
             )
     return list(schema.names)
 

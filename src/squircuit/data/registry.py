@@ -29,7 +29,7 @@ POINTS = (20_000, 1_000, 5_000)
 """Train, validation and test points of the 2-D sets."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Three splits of one data set, rows are samples.
 

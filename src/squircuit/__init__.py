@@ -1,6 +1,6 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
-from squircuit import errors, families, inference, networks, optim, regions, units
+from squircuit import data, errors, families, inference, networks, optim, regions, units
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
@@ -52,7 +52,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "errors", "families", "inference", "networks", "optim", "regions", "units",
+    "data", "errors", "families", "inference", "networks", "optim", "regions", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Orthonormalised",

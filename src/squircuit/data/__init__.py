@@ -1,0 +1,39 @@
+"""Data sets by name, files of tables and images, streams of batches.
+
+`load` gives a published data set or points in the plane; `read` a file of your own, with the type of every
+column inferred; `Batches` rows of arrays and files that need not fit into memory.
+"""
+
+from __future__ import annotations
+
+from squircuit.data.batches import Batches
+from squircuit.data.columns import Column
+from squircuit.data.download import data_folder
+from squircuit.data.idx import read_idx
+from squircuit.data.optional import MissingPackageError
+from squircuit.data.registry import Dataset, load, names, split, verify
+from squircuit.data.schema import Encoded, Schema
+from squircuit.data.synthetic import fresh, ring, spinner, spiral
+from squircuit.data.tabular import Table, read, scan
+
+__all__ = [
+    "Batches",
+    "Column",
+    "Dataset",
+    "Encoded",
+    "MissingPackageError",
+    "Schema",
+    "Table",
+    "data_folder",
+    "fresh",
+    "load",
+    "names",
+    "read",
+    "read_idx",
+    "ring",
+    "scan",
+    "spinner",
+    "spiral",
+    "split",
+    "verify",
+]

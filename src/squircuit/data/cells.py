@@ -1,0 +1,81 @@
+"""The cells of a column as they were read: numbers, texts, and what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from squircuit.errors import DataError
+
+Cells = NDArray[Any]
+"""One column as read: float64 with NaN for missing, or objects, texts with None for missing."""
+Values = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Place = Callable[[int], str]
+"""The number of a row → where it was read, such as "data.csv, line 17"."""
+
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+"""Texts, in any case, that mean a missing value."""
+NOT_KNOWN = frozenset({"NAType", "NaTType"})
+"""The types of pandas' marks for missing values."""
+
+
+def as_cells(values: Iterable[Any]) -> Cells:
+    """A column from memory as cells.
+
+    Example:
+        >>> as_cells([True, False]), as_cells(["a", 1])
+        (array([1., 0.]), array(['a', 1], dtype=object))
+    """
+    array = values if isinstance(values, np.ndarray) else np.asarray(list(values), dtype=object)
+    if array.dtype == object and all(type(cell) in (int, float, bool) for cell in array):
+        array = array.astype(np.float64)
+    return array.astype(np.float64 if array.dtype.kind in "fiub" else object)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell means: not known."""
+    if isinstance(cell, str):
+        return cell.strip().lower() in MISSING
+    if isinstance(cell, float | np.floating):
+        return math.isnan(cell)
+    return cell is None or type(cell).__name__ in NOT_KNOWN
+
+
+def number(cell: Any) -> float | None:
+    """The number in a cell, NaN for missing, None if it is no number."""
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        return math.nan if is_missing(cell) else None
+    return None if isinstance(cell, str) and "_" in cell else value  # Python reads "1_2" as 12
+
+
+def numbers(cells: Cells) -> tuple[Values, int | None]:
+    """A column as numbers, NaN for missing, and the first row that holds none (it is NaN, too)."""
+    if cells.dtype != object:
+        return cells.astype(np.float64), None
+    found = [number(cell) for cell in cells]
+    wrong = next((row for row, value in enumerate(found) if value is None), None)
+    return np.array([math.nan if value is None else value for value in found], dtype=np.float64), wrong
+
+
+def as_numbers(cells: Cells, name: str, place: Place) -> Values:
+    """A column of numbers, NaN for missing; anything else, infinity included, is an error with its place."""
+    values, wrong = numbers(cells)
+    if wrong is not None:
+        raise DataError(
+            f"{place(wrong)}, column {name!r}: {cells[wrong]!r} is not a number. Fix: correct the cell, "
+            f"leave it empty (missing), or read the column as columns={{{name!r}: 'categorical'}}."
+        )
+    if np.isinf(values).any():
+        row = int(np.argmax(np.isinf(values)))
+        raise DataError(
+            f"{place(row)}, column {name!r}: {values[row]} is not finite. "
+            "Fix: correct the cell or leave it empty (missing)."
+        )
+    return values

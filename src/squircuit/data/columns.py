@@ -1,0 +1,176 @@
+"""One column of a table: its type, and its cells to numbers and back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing
+from squircuit.errors import DataError, ParameterError
+from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
+
+Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
+KINDS: tuple[str, ...] = get_args(Kind)
+DISCRETE = ("binary", "categorical", "count")
+
+
+@dataclass(frozen=True)
+class Column:
+    """The name and type of a column, with all that encoding needs to know.
+
+    Args:
+        name: the column's.
+        kind: "binary" and "categorical" are states 0, 1, … named by ``categories``; "count" are the integers
+            low, …, high; "continuous" are floats; "periodic" are floats on the circle [low, high).
+        categories: the values of the states, in order, all numbers or all texts.
+        low, high: the range: of the states, of the data seen, or of one period.
+        loc, scale: mean and standard deviation of the data seen, for continuous columns.
+        missing: how many cells were missing when the column was inferred.
+
+    Example:
+        >>> colour = Column("colour", "categorical", categories=("blue", "green", "red"))
+        >>> cells = np.array(["red", None, "blue"], dtype=object)
+        >>> values, missing = colour.encode(cells, lambda row: f"row {row}")
+        >>> values.tolist(), missing.tolist()
+        ([2.0, 0.0, 0.0], [False, True, False])
+        >>> colour.decode(2.0), colour.family()
+        ('red', Categorical(size=3))
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[Any, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    loc: float = 0.0
+    scale: float = 1.0
+    missing: int = 0
+
+    @property
+    def is_discrete(self) -> bool:
+        return self.kind in DISCRETE
+
+    @property
+    def size(self) -> int:
+        """Number of states of a discrete column, 0 of others."""
+        if self.kind == "count":
+            return int(self.high - self.low) + 1
+        return len(self.categories)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the cells are texts; else they are numbers."""
+        return any(isinstance(category, str) for category in self.categories)
+
+    def family(self, size: int = 24, continuous: str = "hermite") -> Family:
+        """Input functions that suit the column.
+
+        Args:
+            size: number of functions for continuous and periodic columns (one more where it must be odd).
+            continuous: "hermite" (placed by mean and standard deviation), "legendre" or "fourier" (on the
+                range seen, and 10 % on either side).
+        """
+        if self.is_discrete:
+            return Categorical(self.size)
+        if self.kind == "periodic":
+            return Fourier(size | 1, period=self.high - self.low, centre=(self.low + self.high) / 2)
+        margin = (self.high - self.low) / 10
+        if continuous == "hermite":
+            return Hermite(size, loc=self.loc, scale=self.scale)
+        if continuous == "legendre":
+            return Legendre(size, self.low - margin, self.high + margin)
+        if continuous == "fourier":
+            period = self.high - self.low + 2 * margin
+            return Fourier(size | 1, period=period, centre=(self.low + self.high) / 2)
+        raise ParameterError(
+            f"continuous={continuous!r} is unknown. Fix: pass 'hermite', 'legendre', 'fourier' or a "
+            "function that takes a Column and returns a family."
+        )
+
+    def encode(self, cells: Cells, place: Place) -> tuple[Values, Mask]:
+        """Numbers and the mask of missing cells, (n,) each; missing is 0 where discrete, NaN elsewhere."""
+        if self.is_text:
+            return self._codes(cells, place)
+        values = as_numbers(cells, self.name, place)
+        missing = np.isnan(values)
+        if self.kind == "count":
+            values = self._levels(values, missing, place)
+        elif self.is_discrete:
+            values = self._codes(values, place)[0]
+        elif self.kind == "periodic":
+            values = wrap(values, self.low, self.high)
+        return values, missing
+
+    def decode(self, value: float) -> Any:
+        """The original value of an encoded one; None for NaN, which means missing."""
+        if math.isnan(value):
+            return None
+        if not self.is_discrete:
+            return float(value)
+        if not (0 <= value < self.size and value == int(value)):
+            raise DataError(
+                f"column {self.name!r}: {value!r} is no state. Fix: pass integers 0 to {self.size - 1}."
+            )
+        return int(value) + int(self.low) if self.kind == "count" else self.categories[int(value)]
+
+    @cached_property
+    def _states(self) -> dict[Any, int]:
+        return {category: state for state, category in enumerate(self.categories)}
+
+    def _codes(self, cells: Cells, place: Place) -> tuple[Values, Mask]:
+        names, rows, inverse = np.unique(
+            _keys(cells, self.is_text), return_index=True, return_inverse=True
+        )  # each distinct cell is looked up once
+        codes = np.array([self._state(name, place(int(row))) for name, row in zip(names, rows, strict=True)])
+        found = codes.astype(np.float64)[inverse] if len(names) else np.zeros(0)
+        return np.where(found < 0, 0.0, found), found < 0
+
+    def _state(self, cell: Any, where: str) -> int:
+        """The number of a state, −1 for missing."""
+        if is_missing(cell):
+            return -1
+        if cell not in self._states:
+            raise self._unknown(str(cell), where)
+        return self._states[cell]
+
+    def _unknown(self, cell: str, where: str) -> DataError:
+        known = ", ".join(repr(category) for category in self.categories[:8])
+        more = f" and {self.size - 8} more" if self.size > 8 else ""
+        shown = repr(cell) if self.is_text else cell
+        return DataError(
+            f"{where}, column {self.name!r}: unknown category {shown}; known are {known}{more}. "
+            "Fix: correct the cell, leave it empty (missing), or train with data that has it."
+        )
+
+    def _levels(self, values: Values, missing: Mask, place: Place) -> Values:
+        inside = (values >= self.low) & (values <= self.high) & (values == np.floor(values)) | missing
+        if not inside.all():
+            row = int(np.argmin(inside))
+            raise DataError(
+                f"{place(row)}, column {self.name!r}: {values[row]:g} is not one of the integers "
+                f"{self.low:g} to {self.high:g}. Fix: correct the cell, leave it empty (missing), or read "
+                f"the training data with a wider range: columns={{{self.name!r}: 'count:{self.low:g}:HIGH'}}."
+            )
+        return np.where(missing, 0.0, values - self.low)
+
+
+def wrap(values: Values, low: float, high: float) -> Values:
+    """Points on a circle as numbers in [low, high).
+
+    Example:
+        >>> wrap(np.array([-10.0, 370.0, 90.0]), 0.0, 360.0)
+        array([350.,  10.,  90.])
+    """
+    turned: Values = low + np.mod(values - low, high - low)
+    return np.where(turned >= high, low, turned)  # the modulus of −1e-20 rounds up to the period
+
+
+def _keys(cells: Cells, text: bool) -> Cells:
+    """Cells as one comparable type; missing texts become ""."""
+    if not text:
+        return cells
+    return np.array(["" if is_missing(cell) else str(cell).strip() for cell in cells], dtype=str)

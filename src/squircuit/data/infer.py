@@ -1,0 +1,162 @@
+"""The type of a column: inferred from what was seen of it, or as the user says."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from squircuit.data.columns import KINDS, Column, Kind
+from squircuit.data.facts import MOST, Facts
+from squircuit.errors import DataError, ParameterError
+
+FEW = 256
+"""The most states of a column that is inferred to be discrete."""
+
+
+def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Column:
+    """The column with this name.
+
+    Texts are categories. Of numbers, two different integers are binary, integers that span at most 256 are
+    counts, all others continuous. One value only is a category by itself.
+
+    Args:
+        name: of the column.
+        facts: what was seen of it.
+        source: the file, named in errors.
+        wish: overrides: "binary", "categorical", "count", "count:LOW:HIGH", "continuous", "periodic:PERIOD"
+            or "periodic:PERIOD:START".
+
+    Example:
+        >>> import numpy as np
+        >>> seen = Facts.of(np.array([0.0, 3.0, 7.0]), str)
+        >>> infer("n", seen, "data.csv").family(), infer("n", seen, "data.csv", "categorical").categories
+        (Categorical(size=8), (0, 3, 7))
+    """
+    if facts.count == 0 and wish is None:
+        raise DataError(
+            f"{source}, column {name!r}: every cell is missing. "
+            f"Fix: leave it out, columns={{{name!r}: 'drop'}}."
+        )
+    kind, numbers = _parsed(name, wish or _guess(name, facts, source))
+    if kind in ("binary", "categorical"):
+        return _categories(name, kind, facts, source)
+    _require_numbers(name, kind, facts, source)
+    if kind == "count":
+        return _count(name, facts, source, numbers)
+    if kind == "periodic":
+        return _periodic(name, facts, numbers)
+    return _continuous(name, facts, source)
+
+
+def _guess(name: str, facts: Facts, source: str) -> str:
+    distinct = len(facts.categories())
+    if facts.text is not None:
+        _refuse_identifiers(name, facts, source, distinct)
+        return "binary" if distinct == 2 else "categorical"
+    if distinct == 1:
+        return "categorical"
+    if not facts.integral or facts.high - facts.low >= FEW:
+        return "continuous"
+    return "binary" if distinct == 2 else "count"
+
+
+def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> None:
+    """Texts that look like a typing error among numbers, or like names: better asked than modelled."""
+    assert facts.text is not None
+    ways = f"columns={{{name!r}: 'categorical'}} to keep it or columns={{{name!r}: 'drop'}} to leave it out"
+    if 2 * facts.numbers > facts.count:
+        raise DataError(
+            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} is not a number, but most of the "
+            f"column is. Fix: correct the cell, leave it empty (missing), or say {ways}."
+        )
+    if distinct > FEW:
+        more = "more than " if distinct > MOST else ""
+        raise DataError(
+            f"{source}, column {name!r}: {more}{min(distinct, MOST)} different texts, such as "
+            f"{facts.text.cell!r}; it seems to hold names. Fix: say {ways}."
+        )
+
+
+def _parsed(name: str, wish: str) -> tuple[str, list[float]]:
+    kind, *arguments = wish.strip().split(":")
+    if kind not in KINDS:
+        nearest = get_close_matches(kind, [*KINDS, "drop"], n=1, cutoff=0.0)[0]
+        raise ParameterError(
+            f"column {name!r}: {wish!r} is no type of a column. Fix: did you mean {nearest!r}? "
+            f"Known are {', '.join(KINDS)} and drop."
+        )
+    try:
+        numbers = [float(argument) for argument in arguments]
+    except ValueError:
+        numbers = [0.0] * 9
+    allowed = {"count": (0, 2), "periodic": (1, 2)}.get(kind, (0,))
+    if len(numbers) not in allowed:
+        raise ParameterError(
+            f"column {name!r}: {wish!r} is not understood. "
+            f"Fix: write {_usage(kind)}, with numbers for the capitals."
+        )
+    return kind, numbers
+
+
+def _usage(kind: str) -> str:
+    usages = {
+        "count": "'count' or 'count:LOW:HIGH'",
+        "periodic": "'periodic:PERIOD' or 'periodic:PERIOD:START'",
+    }
+    return usages.get(kind, repr(kind))
+
+
+def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
+    categories = facts.categories()
+    most = 2 if kind == "binary" else MOST
+    if len(categories) > most or not categories:
+        shown = ", ".join(repr(category) for category in categories[:4])
+        raise DataError(
+            f"{source}, column {name!r}: {len(categories)} different values ({shown}, …) where a "
+            f"{kind} column has 1 to {most}. "
+            f"Fix: choose another type, or leave it out with columns={{{name!r}: 'drop'}}."
+        )
+    exact: Kind = "binary" if kind == "binary" else "categorical"
+    return Column(name, exact, categories, missing=facts.missing)
+
+
+def _require_numbers(name: str, kind: str, facts: Facts, source: str) -> None:
+    if facts.text is not None:
+        raise DataError(
+            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} is not a number, but the column is "
+            f"read as {kind}. Fix: correct the cell, leave it empty (missing), or read it as 'categorical'."
+        )
+    if kind == "count" and not facts.integral:
+        raise DataError(
+            f"{source}, column {name!r}: it holds numbers that are no integers, but is read as count. "
+            "Fix: read it as 'continuous'."
+        )
+
+
+def _count(name: str, facts: Facts, source: str, numbers: list[float]) -> Column:
+    low = 0.0 if facts.low >= 0 and facts.high < FEW else facts.low
+    first, last = numbers or (low, facts.high)
+    if not (first <= last and last - first < MOST and first == int(first) and last == int(last)):
+        raise DataError(
+            f"{source}, column {name!r}: {first:g} to {last:g} is no range of 1 to {MOST} integers. "
+            "Fix: read it as 'continuous', or give the range as 'count:LOW:HIGH'."
+        )
+    return Column(name, "count", low=first, high=last, missing=facts.missing)
+
+
+def _periodic(name: str, facts: Facts, numbers: list[float]) -> Column:
+    period, start = [*numbers, 0.0][:2]
+    if not 0 < period < float("inf"):
+        raise ParameterError(
+            f"column {name!r}: period {period:g}. Fix: give a period > 0, as 'periodic:360'."
+        )
+    return Column(name, "periodic", low=start, high=start + period, missing=facts.missing)
+
+
+def _continuous(name: str, facts: Facts, source: str) -> Column:
+    if not facts.low < facts.high:
+        raise DataError(
+            f"{source}, column {name!r}: constant ({facts.low:g}), so it has no density. Fix: leave it out, "
+            f"columns={{{name!r}: 'drop'}}, or keep it as 'categorical'."
+        )
+    scale = facts.deviation
+    return Column(name, "continuous", (), facts.low, facts.high, facts.mean, scale, facts.missing)

@@ -1,0 +1,32 @@
+"""Packages that only some formats need: imported when first used, with an error that says what to install."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from squircuit.errors import SquircuitError
+
+
+class MissingPackageError(SquircuitError, ImportError):
+    """A format or data set needs a package that is not installed; the message names the extra."""
+
+
+def need(module: str, purpose: str, extra: str = "data") -> Any:
+    """The module, or an error that names the extra of squircuit that brings it.
+
+    Example:
+        >>> need("no_such_package", "reading .xyz files")
+        Traceback (most recent call last):
+        squircuit.data.optional.MissingPackageError: reading .xyz files needs the package no_such_package,
+        which is not installed (No module named
+        'no_such_package'). Fix: pip install 'squircuit[data]'.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingPackageError(
+            f"{purpose} needs the package {package}, which is not installed ({error}). "
+            f"Fix: pip install 'squircuit[{extra}]'."
+        ) from error

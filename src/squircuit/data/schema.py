@@ -1,0 +1,194 @@
+"""The types of all columns: rows to numbers and back, and the input functions that suit them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from squircuit.data.cells import Cells, Mask, Place, as_cells
+from squircuit.data.columns import Column
+from squircuit.errors import DataError, FormatError
+from squircuit.families import Family
+
+Rows = NDArray[Any]
+"""(n, d), int64 where every column is discrete, else float64."""
+
+
+class Encoded(NamedTuple):
+    """Rows as a model takes them, and which cells are missing (their values are 0 or NaN), (n, d) each."""
+
+    rows: Rows
+    missing: Mask
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows as they were read, column by column."""
+
+    names: tuple[str, ...]
+    cells: tuple[Cells, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table.
+
+    Example:
+        >>> schema = Schema((Column("sex", "binary", ("f", "m")), Column("height", "continuous", loc=1.7)))
+        >>> encoded = schema.encode([["m", 1.8], ["f", None]])
+        >>> encoded.rows
+        array([[1. , 1.8],
+               [0. , nan]])
+        >>> schema.decode(encoded.rows)
+        [['m', 1.8], ['f', None]]
+        >>> [type(family).__name__ for family in schema.families()]
+        ['Categorical', 'Hermite']
+        >>> schema.encode([["x", 1.8]])
+        Traceback (most recent call last):
+        squircuit.errors.DataError: row 0, column 'sex': unknown category 'x'; known are 'f', 'm'. Fix: ...
+    """
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def families(
+        self, size: int = 24, continuous: str | Callable[[Column], Family] = "hermite"
+    ) -> list[Family]:
+        """Input functions for each column, for `build`.
+
+        Args:
+            size: number of functions for columns that are not discrete.
+            continuous: "hermite", "legendre", "fourier", or a function from such a column to its family.
+        """
+        if isinstance(continuous, str):
+            return [column.family(size, continuous) for column in self.columns]
+        own = continuous
+        return [own(c) if c.kind == "continuous" else c.family(size) for c in self.columns]
+
+    def encode(self, rows: Any) -> Encoded:
+        """New rows as numbers.
+
+        Args:
+            rows: a list of rows, an (n, d) array, a mapping from names to columns, or a data frame; of frames
+                and mappings columns with other names are ignored.
+
+        Raises:
+            DataError: that names row, column and value, for unknown categories, texts among numbers, ragged
+                rows, and missing columns.
+        """
+        return self.encode_chunk(self._chunk(rows))
+
+    def encode_chunk(self, chunk: Chunk) -> Encoded:
+        """Rows that were read from a file as numbers; the chunk holds the columns of this schema in order."""
+        coded = [
+            column.encode(cells, chunk.place) for column, cells in zip(self.columns, chunk.cells, strict=True)
+        ]
+        dtype = np.int64 if all(column.is_discrete for column in self.columns) else np.float64
+        rows = np.stack([values for values, _ in coded], axis=1).astype(dtype)
+        return Encoded(rows, np.stack([missing for _, missing in coded], axis=1))
+
+    def decode(self, rows: ArrayLike, missing: ArrayLike | None = None) -> list[list[Any]]:
+        """Encoded rows, or samples of a model, as original values; None where missing."""
+        values = plain(rows).astype(np.float64)
+        self._require_width(values.shape, "decode")
+        if missing is not None:
+            values[np.broadcast_to(plain(missing).astype(bool), values.shape)] = np.nan
+        return [
+            [c.decode(cell) for c, cell in zip(self.columns, row, strict=True)] for row in values.tolist()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_dict` reads it."""
+        return {"columns": [asdict(column) for column in self.columns]}
+
+    @staticmethod
+    def from_dict(document: Mapping[str, Any]) -> Schema:
+        """The schema that `to_dict` described."""
+        try:
+            entries = [dict(entry) for entry in document["columns"]]
+            return Schema(tuple(Column(**e | {"categories": tuple(e["categories"])}) for e in entries))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"not the description of a schema: {error!r}. Fix: use to_dict.") from error
+
+    def __str__(self) -> str:
+        header = ("column", "type", "states", "values", "missing")
+        return aligned([header, *(_described(column) for column in self.columns)])
+
+    def _chunk(self, rows: Any) -> Chunk:
+        if isinstance(rows, Mapping) or hasattr(rows, "columns"):
+            return self._named_chunk(rows)
+        if not isinstance(rows, Sequence):
+            rows = plain(rows)
+            self._require_width(rows.shape, "encode")
+            return self._made([as_cells(column) for column in rows.T])
+        for position, row in enumerate(rows):
+            if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(self.columns):
+                raise DataError(
+                    f"row {position}: {row!r} is not a row of {len(self.columns)} cells. "
+                    f"Fix: give one cell for each of {', '.join(self.names[:8])}."
+                )
+        return self._made([as_cells([row[i] for row in rows]) for i in range(len(self.columns))])
+
+    def _named_chunk(self, rows: Any) -> Chunk:
+        present = list(rows) if isinstance(rows, Mapping) else list(rows.columns)
+        for name in self.names:
+            if name not in present:
+                raise DataError(
+                    f"there is no column {name!r}, only {present[:8]!r}. Fix: add it or rename one."
+                )
+        cells = [as_cells(np.asarray(rows[name])) for name in self.names]
+        if len({len(column) for column in cells}) > 1:
+            lengths = {name: len(column) for name, column in zip(self.names, cells, strict=True)}
+            raise DataError(f"columns of different lengths: {lengths}. Fix: give one cell for each row.")
+        return self._made(cells)
+
+    def _made(self, cells: Sequence[Cells]) -> Chunk:
+        return Chunk(self.names, tuple(cells), lambda row: f"row {row}")
+
+    def _require_width(self, shape: tuple[int, ...], what: str) -> None:
+        if len(shape) != 2 or shape[1] != len(self.columns):
+            raise DataError(
+                f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
+                f"Fix: give one column for each of {', '.join(self.names[:8])}."
+            )
+
+
+def plain(values: Any) -> NDArray[Any]:
+    """Numbers as a NumPy array, from a tensor on any device, too."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as a table for the terminal.
+
+    Example:
+        >>> print(aligned([("a", "b"), ("long", "1")]))
+        a     b
+        long  1
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def _described(column: Column) -> tuple[str, ...]:
+    states = str(column.size) if column.is_discrete else "–"
+    return column.name, column.kind, states, _values(column), str(column.missing or "–")
+
+
+def _values(column: Column) -> str:
+    if column.categories:
+        more = ", …" if column.size > 4 else ""
+        return ", ".join(str(category) for category in column.categories[:4]) + more
+    if column.kind == "continuous":
+        return f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}"
+    return f"{column.low:g} … {column.high:g}" + (" (periodic)" if column.kind == "periodic" else "")

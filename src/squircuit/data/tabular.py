@@ -1,0 +1,225 @@
+"""Tables from files: `read` them into memory, or only `scan` their columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from squircuit.data.cells import Mask
+from squircuit.data.columns import Column
+from squircuit.data.facts import Facts
+from squircuit.data.images import ImageSource
+from squircuit.data.infer import infer
+from squircuit.data.parquet import ParquetSource
+from squircuit.data.schema import Chunk, Encoded, Rows, Schema
+from squircuit.data.sources import CsvSource, NumpySource, Source
+from squircuit.errors import DataError, ParameterError
+from squircuit.families import Family
+
+Wishes = Mapping[str, str] | Sequence[str] | None
+CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
+PARQUET = frozenset({".parquet", ".pq"})
+NUMPY = frozenset({".npy", ".npz"})
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of a file as numbers, and the types of the columns.
+
+    Args:
+        rows: (n, d), int64 where every column is discrete, else float64. Missing: 0 in discrete columns, NaN
+            in others.
+        missing: (n, d), True = missing; hand it to models as ``missing=``.
+        schema: the types of the columns.
+        source: the file.
+        shape: of one row, where it is an image, else (d,).
+    """
+
+    rows: Rows
+    missing: Mask
+    schema: Schema
+    source: str
+    shape: tuple[int, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.schema.columns
+
+    def families(
+        self, size: int = 24, continuous: str | Callable[[Column], Family] = "hermite"
+    ) -> list[Family]:
+        """Input functions for each column, see `Schema.families`."""
+        return self.schema.families(size, continuous)
+
+    def encode(self, rows: Any) -> Encoded:
+        """New rows as numbers, see `Schema.encode`."""
+        return self.schema.encode(rows)
+
+    def decode(self, rows: ArrayLike, missing: ArrayLike | None = None) -> list[list[Any]]:
+        """Numbers as original values, see `Schema.decode`."""
+        return self.schema.decode(rows, missing)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        return f"{self.source}: {len(self)} rows, {len(self.columns)} columns\n{self.schema}"
+
+
+def read(
+    path: str | Path,
+    columns: Wishes = None,
+    like: Table | Schema | None = None,
+    header: bool | None = None,
+    delimiter: str | None = None,
+) -> Table:
+    """A table from a file, with the type of every column inferred; print it to see them.
+
+    Args:
+        path: a CSV file (.csv, .tsv, .txt, .data, also .gz), Parquet (.parquet, .pq), NumPy (.npy, .npz) or a
+            folder of images.
+        columns: types that replace the inferred ones, such as ``{"age": "continuous", "day": "periodic:7",
+            "id": "drop"}``; or the names of the columns to keep.
+        like: take the columns and types of this table instead, for data to be scored.
+        header: whether a CSV file begins with names; default: if its first line has a cell that is no number.
+        delimiter: of a CSV file; default: the commonest of , ; tab | in its first line.
+
+    Raises:
+        DataError: for empty files, ragged rows, unknown categories, …: it names file, line, column and value.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "people.csv"
+        >>> _ = file.write_text("sex,age,height\\nm,31,1.80\\nf,7,1.21\\nf,52,\\n")
+        >>> table = read(file)
+        >>> print(table.schema)
+        column  type        states  values                           missing
+        sex     binary      2       f, m                             –
+        age     count       53      0 … 52                           –
+        height  continuous  –       1.21 … 1.8, mean 1.505 ± 0.295   1
+        >>> table.rows
+        array([[ 1.  , 31.  ,  1.8 ],
+               [ 0.  ,  7.  ,  1.21],
+               [ 0.  , 52.  ,   nan]])
+        >>> table.families(size=8)[:2]
+        [Categorical(size=2), Categorical(size=53)]
+    """
+    source = open_source(path, header, delimiter)
+    if like is not None:
+        schema = like.schema if isinstance(like, Table) else like
+        return _table(source, schema, source.chunks(matched(source, schema)))
+    names, wishes = chosen(source, columns)
+    chunks = list(source.chunks(names))
+    return _table(source, _schema(source, names, wishes, chunks), chunks)
+
+
+def scan(
+    path: str | Path, columns: Wishes = None, header: bool | None = None, delimiter: str | None = None
+) -> Schema:
+    """The types of a file's columns, in one pass that never holds all rows; arguments as for `read`.
+
+    For files larger than memory: scan once, then stream with `Batches(path, like=schema)`.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "points.npy"
+        >>> np.save(file, np.array([[0.5, 1.0], [1.5, 7.0], [0.0, 3.0]]))
+        >>> [column.kind for column in scan(file).columns]
+        ['continuous', 'count']
+    """
+    source = open_source(path, header, delimiter)
+    names, wishes = chosen(source, columns)
+    return _schema(source, names, wishes, source.chunks(names))
+
+
+def open_source(path: str | Path, header: bool | None = None, delimiter: str | None = None) -> Source:
+    """The file as chunks of rows, by the end of its name."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file or folder. Fix: check the path.")
+    if path.is_dir():
+        return ImageSource(path)
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix in CSV:
+        return CsvSource(path, header, delimiter or ("\t" if suffix == ".tsv" else None))
+    if suffix in PARQUET:
+        return ParquetSource(path)
+    if suffix in NUMPY:
+        return NumpySource(path)
+    known = ", ".join(sorted(CSV | PARQUET | NUMPY))
+    raise DataError(
+        f"{path}: files ending in {suffix!r} are not known. Fix: pass {known} or a folder of images."
+    )
+
+
+def chosen(source: Source, columns: Wishes) -> tuple[list[str], dict[str, str]]:
+    """The names of the columns to read, and the types that the user wishes."""
+    if isinstance(columns, str):
+        raise ParameterError(f"columns={columns!r}. Fix: pass a list of names, or a mapping to types.")
+    asked = dict(columns) if isinstance(columns, Mapping) else {}
+    for name in columns or ():
+        if name not in source.names:
+            nearest = get_close_matches(str(name), source.names, n=1, cutoff=0.0)[0]
+            raise ParameterError(f"{source.path}: no column {name!r}. Fix: did you mean {nearest!r}?")
+    names = list(source.names) if isinstance(columns, Mapping) or columns is None else list(columns)
+    names = [name for name in names if asked.get(name) != "drop"]
+    if not names:
+        raise ParameterError(f"{source.path}: no column is left. Fix: keep one at least.")
+    defaults = dict.fromkeys(names, source.wish) if source.wish else {}
+    return names, {name: wish for name, wish in (defaults | asked).items() if wish is not None}
+
+
+def matched(source: Source, schema: Schema) -> list[str]:
+    """The columns of a file that are those of a schema: by name, or by number where the file has no names."""
+    if not source.named:
+        if len(source.names) != len(schema.columns):
+            raise DataError(
+                f"{source.path}: {len(source.names)} columns, expected {len(schema.columns)}. "
+                f"Fix: give one for each of {', '.join(schema.names[:8])}."
+            )
+        return list(source.names)
+    for name in schema.names:
+        if name not in source.names:
+            raise DataError(
+                f"{source.path}: there is no column {name!r}, only {', '.join(source.names[:8])}. "
+                "Fix: add it or rename one, or pass header=False if the first line holds data."
+            )
+    return list(schema.names)
+
+
+def _schema(
+    source: Source, names: Sequence[str], wishes: Mapping[str, str], chunks: Iterable[Chunk]
+) -> Schema:
+    facts = dict.fromkeys(names, Facts())
+    for chunk in chunks:
+        for name, cells in zip(names, chunk.cells, strict=True):
+            facts[name] += Facts.of(cells, chunk.place)
+    columns = tuple(infer(name, facts[name], str(source.path), wishes.get(name)) for name in names)
+    _warn_of_constants(source, columns)
+    return Schema(columns)
+
+
+def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
+    constant = [column.name for column in columns if column.size == 1]
+    if constant:
+        listed = ", ".join(constant[:8]) + (" and more" if len(constant) > 8 else "")
+        warnings.warn(
+            f"{source.path}: constant columns: {listed}. They have probability 1 and teach nothing; any "
+            "other value will be an unknown category. Leave them out with columns={name: 'drop'}.",
+            stacklevel=4,
+        )
+
+
+def _table(source: Source, schema: Schema, chunks: Iterable[Chunk]) -> Table:
+    parts = [schema.encode_chunk(chunk) for chunk in chunks]
+    rows = np.concatenate([part.rows for part in parts])
+    missing = np.concatenate([part.missing for part in parts])
+    shape = source.shape if source.shape and np.prod(source.shape) == rows.shape[1] else rows.shape[1:]
+    return Table(rows, missing, schema, str(source.path), tuple(shape))

@@ -1,0 +1,112 @@
+"""Types of columns: inferred, shown, overridden, and the input functions that suit them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import squircuit as sq
+from squircuit.data import Column, read
+from squircuit.errors import DataError, ParameterError
+
+
+def test_types_are_inferred_shown_and_overridden(mixed):
+    path = mixed
+    table = read(path, columns={"angle": "periodic:360"})
+    assert [c.kind for c in table.columns] == ["categorical", "count", "continuous", "periodic", "continuous"]
+    np.testing.assert_array_equal(
+        table.rows,
+        [[2, 3, 1.5, 350, 70], [0, 0, np.nan, 10, 65.5], [0, 1, 2.25, 20, np.nan], [1, 7, -1, 330, 80]],
+    )
+    np.testing.assert_array_equal(np.argwhere(table.missing), [[1, 2], [2, 0], [2, 4]])
+    text = str(table)
+    assert "4 rows, 5 columns" in text
+    assert re.search(r"colour +categorical +3 +blue, green, red +1", text)
+    assert re.search(r"angle +periodic +– +0 … 360 \(periodic\)", text)
+    other = read(path, columns={"n": "continuous", "colour": "drop", "height": "categorical"})
+    assert [c.kind for c in other.columns] == ["continuous", "categorical", "continuous", "continuous"]
+    assert [c.name for c in read(path, columns=["height", "n"]).columns] == ["height", "n"]
+
+
+def test_families_suit_the_columns_and_make_a_normalised_model(mixed):
+    table = read(mixed, columns={"angle": "periodic:360"})
+    families = table.families(size=6)
+    assert [type(f).__name__ for f in families] == [
+        "Categorical",
+        "Categorical",
+        "Hermite",
+        "Fourier",
+        "Hermite",
+    ]
+    assert [f.size for f in families] == [3, 8, 6, 7, 6]
+    weights = [70, 65.5, 80]
+    assert families[4].loc == pytest.approx(np.mean(weights))
+    assert families[4].scale == pytest.approx(np.std(weights))
+    assert families[3].domain == sq.families.Interval(0, 360)
+    model = sq.SquaredCircuit(sq.build(sq.regions.balanced_tree(5), families, units=2), seed=0)
+    scores = model.log_prob(torch.from_numpy(table.rows), missing=torch.from_numpy(table.missing))
+    assert torch.isfinite(scores).all()
+    samples = model.sample(5, seed=0)
+    np.testing.assert_allclose(table.encode(table.decode(samples)).rows, samples, rtol=1e-6)
+    np.testing.assert_array_equal(
+        table.decode(samples, missing=torch.tensor([True] * 5)), np.full((5, 5), None)
+    )
+
+
+@pytest.mark.parametrize("name", ["legendre", "fourier"])
+def test_other_families_contain_the_data(mixed, name):
+    table = read(mixed)
+    family = table.families(size=4, continuous=name)[2]
+    assert type(family).__name__.lower() == name
+    assert family.domain.low < -1
+    assert family.domain.high > 2.25
+    own = table.families(continuous=lambda column: sq.Laguerre(3, start=column.low))
+    assert own[2] == sq.Laguerre(3, start=-1.0)
+    with pytest.raises(ParameterError, match="'splines' is unknown"):
+        table.families(continuous="splines")
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "size"),
+    [
+        ("0 1 1", "binary", 2),
+        ("1 2 1", "binary", 2),
+        ("a b a", "binary", 2),
+        ("a b c", "categorical", 3),
+        ("0 5 9", "count", 10),
+        ("-3 5 9", "count", 13),
+        ("1990 2000 2020", "count", 31),
+        ("0 5 999", "continuous", 0),
+        ("0.5 5 9", "continuous", 0),
+        ("0.5 1.5 ?", "continuous", 0),
+    ],
+)
+def test_the_rules_of_inference(write, cells, kind, size):
+    (column,) = read(write("x\n" + cells.replace(" ", "\n") + "\n")).columns
+    assert (column.kind, column.size) == (kind, size)
+
+
+def test_a_column_that_is_constant_is_kept_with_a_warning_and_scores_one(write):
+    path = write("a,b,c\n1,2,x\n5,2,x\n7,2,x\n")
+    with pytest.warns(UserWarning, match="constant columns: b, c"):
+        table = read(path)
+    assert [f.size for f in table.families()] == [8, 1, 1]
+    with pytest.raises(DataError, match=r"row 0, column 'b': unknown category 3\.0; known are 2"):
+        table.encode([[1, 3, "x"]])
+    with pytest.raises(DataError, match=r"column 'b': constant \(2\), so it has no density"):
+        read(path, columns={"b": "continuous", "c": "drop"})
+
+
+@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=5), st.floats(0.1, 100), st.floats(-50, 50))
+def test_periodic_columns_wrap_by_whole_periods(values, period, start):
+    column = Column("angle", "periodic", low=start, high=start + period)
+    wrapped, _ = column.encode(np.array(values), str)
+    assert (wrapped >= column.low).all()
+    assert (wrapped < column.high).all()
+    turns = (np.array(values) - wrapped) / (column.high - column.low)
+    np.testing.assert_allclose(turns, np.round(turns), atol=1e-7)

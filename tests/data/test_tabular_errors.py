@@ -1,0 +1,151 @@
+"""One clear error for each way in which a file, a wish or a row can be wrong."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from squircuit.data import MissingPackageError, Schema, read
+from squircuit.errors import DataError, FormatError, ParameterError
+
+
+def quiet(path, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return read(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "data.csv: the file is empty"),
+        ("\n\n", "data.csv: the file is empty"),
+        ("a,b\n", "data.csv: no rows below the header"),
+        ("a,b\n1,2\n3\n", "data.csv, line 3: 1 cells, but the first line has 2"),
+        ('a,b\n"1\n",2\n3,4,5\n', "data.csv, line 4: 3 cells"),
+        ("a,a\n1,2\n", "the name 'a' of column 1 is there twice"),
+        ("a,\n1,2\n", "the name '' of column 1 is empty"),
+        ("a,b\n1,\n2,NA\n", "data.csv, column 'b': every cell is missing"),
+        ("a\n1\n2\n3\nx7\n", "data.csv, line 5, column 'a': 'x7' is not a number, but most"),
+        ("a\n1.5\ninf\n2\n", "data.csv, line 3, column 'a': inf is not finite"),
+        (
+            "a\n" + "".join(f"n{i}\n" for i in range(300)),
+            "data.csv, column 'a': 300 different texts, such as 'n0'",
+        ),
+        (b"a\n\xff\xfe\n", "data.csv: cannot be read as CSV"),
+    ],
+)
+def test_bad_csv_files(write, content, words):
+    with pytest.raises(DataError, match=re.escape(words)):
+        quiet(write(content))
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "words"),
+    [
+        (
+            {"colour": "continuous"},
+            DataError,
+            "line 2, column 'colour': 'red' is not a number, but the column is read",
+        ),
+        ({"height": "count"}, DataError, "column 'height': it holds numbers that are no integers"),
+        ({"colour": "binary"}, DataError, "column 'colour': 3 different values ('blue', 'green', 'red', …)"),
+        ({"n": "count:0:5"}, DataError, "line 5, column 'n': 7 is not one of the integers 0 to 5"),
+        ({"n": "count:5:0"}, DataError, "5 to 0 is no range"),
+        ({"n": "counts"}, ParameterError, "'counts' is no type of a column. Fix: did you mean 'count'"),
+        (
+            {"n": "count:a:b"},
+            ParameterError,
+            "'count:a:b' is not understood. Fix: write 'count' or 'count:LOW:HIGH'",
+        ),
+        ({"angle": "periodic"}, ParameterError, "'periodic' is not understood"),
+        ({"angle": "periodic:-1"}, ParameterError, "period -1"),
+        ({"hight": "count"}, ParameterError, "no column 'hight'. Fix: did you mean 'height'"),
+        (["colours"], ParameterError, "did you mean 'colour'"),
+        ("colour", ParameterError, "columns='colour'"),
+        (
+            dict.fromkeys(["colour", "n", "height", "angle", "weight"], "drop"),
+            ParameterError,
+            "no column is left",
+        ),
+    ],
+)
+def test_bad_wishes(mixed, columns, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        read(mixed, columns=columns)
+
+
+def test_wrong_data_at_scoring_time(write, mixed):
+    table = read(mixed)
+    for content, words in {
+        "colour,n,height,angle,weight\nred,3,1,0,1\npink,3,1,0,1\n": "new.csv, line 3, column 'colour': "
+        "unknown category 'pink'; known are 'blue', 'green', 'red'",
+        "colour,n,height,angle,weight\nred,9,1,0,1\n": "line 2, column 'n': 9 is not one of the integers 0",
+        "colour,n,height,angle,weight\nred,3,tall,0,1\n": "line 2, column 'height': 'tall' is not a number",
+        "colour,n\nred,3\n": "there is no column 'height', only colour, n",
+        "1,2\n": "2 columns, expected 5",
+    }.items():
+        with pytest.raises(DataError, match=re.escape(words)):
+            read(write(content, "new.csv"), like=table)
+    good = ["red", 3, 1.0, 0, 1]
+    for rows, words in [
+        ([good, good[:4]], "row 1: ['red', 3, 1.0, 0] is not a row of 5 cells"),
+        (["red,3"], "row 0: 'red,3' is not a row of 5 cells"),
+        (np.zeros((2, 3)), "expected rows of shape (n, 5), got (2, 3)"),
+        ({"colour": ["red"]}, "there is no column 'n'"),
+        ({"colour": ["red"], "n": [1, 2], "height": [1], "angle": [1], "weight": [1]}, "different lengths"),
+    ]:
+        with pytest.raises(DataError, match=re.escape(words)):
+            table.encode(rows)
+    with pytest.raises(DataError, match=r"column 'colour': 3\.0 is no state"):
+        table.decode([[3, 0, 0, 0, 0]])
+    with pytest.raises(FormatError, match="not the description of a schema"):
+        Schema.from_dict({"columns": [{"name": "a"}]})
+
+
+def test_files_of_other_kinds(write, tmp_path):
+    with pytest.raises(DataError, match="no such file or folder"):
+        read(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"files ending in '\.xlsx' are not known"):
+        read(write("", "book.xlsx"))
+    with pytest.raises(DataError, match="cannot be read as NumPy"):
+        read(write("no array", "data.npy"))
+    for array, words in [
+        (np.zeros((0, 3)), "the array is empty"),
+        (np.array(1.0), "shape ()"),
+        (np.eye(2) * 1j, "complex"),
+    ]:
+        np.save(tmp_path / "bad.npy", array)
+        with pytest.raises(DataError, match=re.escape(words)):
+            read(tmp_path / "bad.npy")
+    np.savez(tmp_path / "two.npz", a=np.eye(2), b=np.eye(3))
+    with pytest.raises(DataError, match="several arrays, of shapes"):
+        read(tmp_path / "two.npz")
+
+
+@pytest.mark.parametrize(("module", "name"), [("pyarrow", "data.parquet"), ("PIL.Image", "folder")])
+def test_missing_packages_name_the_extra(monkeypatch, tmp_path, module, name):
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    path = tmp_path / name
+    path.touch() if "." in name else path.mkdir()
+    with pytest.raises(MissingPackageError, match=re.escape("pip install 'squircuit[data]'")):
+        read(path)
+
+
+def test_bad_parquet_files(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow: pip install 'squircuit[data]'")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "data.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        read(path)
+    parquet.write_table(arrow.table({"a": [[1], [2]], "b": [True, False]}), path)
+    with pytest.raises(DataError, match="column 'a': the type list<"):
+        read(path)
+    assert read(path, columns={"a": "drop"}).rows.tolist(), [[1] == [0]]
+    parquet.write_table(arrow.table({"a": arrow.array([], arrow.int64())}), path)
+    with pytest.raises(DataError, match="the file has no rows"):
+        read(path)

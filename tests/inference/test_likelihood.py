@@ -26,6 +26,19 @@ def test_a_marginal_is_the_sum_over_what_is_missing_in_each_row(name, data):
         assert close(model.log_prob(rows, missing=masks[0]), log_marginals(circuit, rows, one))
 
 
+@pytest.mark.parametrize("name", KINDS)
+@given(data=st.data())
+@settings(max_examples=15)
+def test_in_single_precision_a_marginal_is_the_enumerated_one_up_to_rounding(name, data):
+    circuit, model = data.draw(models(name, dtype=torch.complex64))
+    rows = oracle.some_rows(circuit, 4)
+    masks = random_mask(circuit, 4, data.draw(st.integers(0, 99)))
+    with torch.no_grad():
+        found = model.log_prob(rows, missing=masks).double().exp()
+    expected = np.exp(log_marginals(circuit, rows, masks))
+    assert np.allclose(found, expected, rtol=1e-3, atol=1e-4 * max(1.0, expected.max()))
+
+
 def test_input_layers_of_different_families_over_one_variable_interfere_and_are_integrated_together():
     families = [sq.Legendre(2, -1.0, 1.0), sq.Fourier(3, period=2.0, learnable=True)]
     inputs = [

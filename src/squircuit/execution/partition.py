@@ -18,6 +18,8 @@ from typing import Any, TypeAlias, final
 import torch
 from torch import Tensor
 
+from squircuit.execution.kernels import entrywise as kernel
+from squircuit.execution.kernels import hermitian
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, SumGroup, Use
 from squircuit.execution.precision import tf32
@@ -50,7 +52,7 @@ class GramPropagation:
         """log Σ_r π_r R_rr over the root units: ()."""
         with tf32(False):
             groups = [g for g in self.network.plan.groups if isinstance(g, InputGroup)]
-            grams = [self._input_gram(group) for group in groups]
+            grams = [self._input_gram(group).to(mixture.device) for group in groups]
         dtype = grams[0].dtype
         for each in [*grams, *self.stacks]:
             dtype = torch.promote_types(dtype, each.dtype)
@@ -80,13 +82,13 @@ class _OwnGram(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, allow_tf32: bool) -> Tensor:
         ctx.save_for_backward(weight)
         ctx.tf32 = allow_tf32
-        return weight @ weight.mH
+        return hermitian.product(weight, weight)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (weight,) = ctx.saved_tensors
         with tf32(ctx.tf32):
-            return (gradient @ weight).mul_(2), None
+            return _twice(gradient, weight), None
 
 
 @dataclass
@@ -176,8 +178,8 @@ def _sum_gram(branch: Branch, weight: Tensor, grams: list[Tensor]) -> Tensor:
         weight = weight.expand(len(grams[0]), -1, -1)
         half = _apply_each(weight.reshape(*weight.shape[:2], *branch.widths), grams).flatten(2)
     else:
-        half = weight @ _entrywise(grams)
-    return half @ weight.mH
+        half = weight @ entrywise(grams)
+    return hermitian.product(half, weight.expand_as(half))
 
 
 def _sum_backward(
@@ -193,19 +195,19 @@ def _sum_backward(
     grams, _ = _read(network, state, branch)
     if branch.kind == "kronecker":
         of_weight, found = _recomputed(lambda w, *r: _sum_gram(branch, w, list(r)), gradient, weight, *grams)
+        with network.targets(branch, pools) as targets:
+            torch._foreach_copy_(targets, found)
     else:
         half = gradient @ weight  # G W
-        of_weight, of_product = (half @ _entrywise(grams)).mul_(2), weight.mH @ half
-        found = _entrywise_gradients(grams, of_product)
+        of_weight = _twice(half, entrywise(grams))
+        with network.targets(branch, pools) as targets:
+            entrywise_gradients(grams, weight.mH @ half, targets)
     _add_weight(network, totals, weights, group.weight, of_weight)
-    with network.targets(branch, pools) as targets:
-        for target, each in zip(targets, found, strict=True):
-            target.copy_(each)
 
 
 def _product_gram(branch: Branch, grams: list[Tensor]) -> Tensor:
     if branch.kind != "kronecker":
-        return _entrywise(grams)
+        return entrywise(grams)
     whole = grams[0]
     for gram in grams[1:]:
         whole = torch.einsum("fij,fkl->fikjl", whole, gram).flatten(3).flatten(1, 2)
@@ -216,14 +218,12 @@ def _product_backward(
     network: Network, state: _State, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]
 ) -> None:
     grams, _ = _read(network, state, group.branch)
-    if group.branch.kind == "kronecker":
-        first, rest = _recomputed(lambda *r: _product_gram(group.branch, list(r)), gradient, *grams)
-        found = [first, *rest]
-    else:
-        found = _entrywise_gradients(grams, gradient)
     with network.targets(group.branch, pools) as targets:
-        for target, each in zip(targets, found, strict=True):
-            target.copy_(each)
+        if group.branch.kind == "kronecker":
+            first, rest = _recomputed(lambda *r: _product_gram(group.branch, list(r)), gradient, *grams)
+            torch._foreach_copy_(targets, [first, *rest])
+        else:
+            entrywise_gradients(grams, gradient, targets)
 
 
 def _recomputed(
@@ -259,21 +259,32 @@ def _apply_each(weight: Tensor, grams: list[Tensor]) -> Tensor:
     return weight
 
 
-def _entrywise(grams: list[Tensor]) -> Tensor:
+def _twice(a: Tensor, b: Tensor) -> Tensor:
+    """2 A B, without a pass of its own for the 2."""
+    return torch.baddbmm(a.new_empty(()), a, b.expand(len(a), -1, -1), beta=0, alpha=2)
+
+
+def entrywise(grams: list[Tensor]) -> Tensor:
+    """R₁ ⊙ … ⊙ R_N."""
+    if kernel.usable(grams):
+        return kernel.product(grams)
     whole = grams[0]
     for gram in grams[1:]:
         whole = whole * gram
     return whole
 
 
-def _entrywise_gradients(grams: list[Tensor], gradient: Tensor) -> list[Tensor]:
-    """G times the conjugates of the other factors, by halves."""
-    if len(grams) == 1:
-        return [gradient]
-    half = len(grams) // 2
-    left, right = grams[:half], grams[half:]
-    of_left, of_right = gradient * _entrywise(right).conj(), gradient * _entrywise(left).conj()
-    return _entrywise_gradients(left, of_left) + _entrywise_gradients(right, of_right)
+def entrywise_gradients(grams: list[Tensor], gradient: Tensor, targets: list[Tensor]) -> None:
+    """G times the conjugates of the other factors, by halves, written to the targets."""
+    if kernel.usable(grams) and kernel.usable([gradient, *targets[:1]]):
+        kernel.gradients(grams, gradient, targets)
+    elif len(grams) == 1:
+        targets[0].copy_(gradient)
+    else:
+        half = len(grams) // 2
+        left, right = grams[:half], grams[half:]
+        entrywise_gradients(left, gradient * entrywise(right).conj(), targets[:half])
+        entrywise_gradients(right, gradient * entrywise(left).conj(), targets[half:])
 
 
 def _functions_gram(group: InputGroup, values: Mapping[str, Tensor]) -> Tensor:

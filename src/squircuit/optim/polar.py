@@ -12,7 +12,7 @@ from squircuit.optim.base import Params, StiefelOptimizer, vector_adam, vector_s
 from squircuit.optim.bundle import Bundle
 from squircuit.optim.gram import STEPS, Grams, inverse_square_root, root_of_trace
 from squircuit.optim.kernels import polar as kernel
-from squircuit.optim.wide import polar_step
+from squircuit.optim.wide import NUMBERS, polar_step
 
 
 @final
@@ -65,7 +65,10 @@ class Polar(StiefelOptimizer):
         scale = vector_scale(bundle, bundle.norms, group)
         parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
         for weight, average, factor in parts:
-            polar_step(weight, average, factor, group["lr"], group["trust"])
+            at_once = max(1, NUMBERS // weight[0].numel())
+            pieces = (torch.split(each, at_once) for each in (weight, average, factor))
+            for piece in zip(*pieces, strict=True):
+                polar_step(*piece, group["lr"], group["trust"])
 
 
 def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,12 @@ import math
 import torch
 from torch import Tensor
 
+from squircuit.execution.kernels import hermitian
 from squircuit.execution.precision import tf32
 from squircuit.optim.bundle import real_view
 from squircuit.optim.kernels import tangent as kernel
 
+NUMBERS = 1 << 25  #: of weights moved at once; more would only need more memory
 STEPS = {torch.float32: 1, torch.float64: 2}  #: of Newton–Schulz after the polynomial
 
 
@@ -79,7 +81,7 @@ def inverse_root_polynomial(largest: float) -> tuple[float, float, float]:
 def _newton_schulz(y: Tensor, out: Tensor) -> Tensor:
     """½(3I − YYᴴ)Y, as Y plus a small correction, so that rounding in its product is small too."""
     with tf32(False):
-        gram = y @ y.mH
+        gram = hermitian.product(y, y)
     gram.diagonal(dim1=1, dim2=2).sub_(1)
     with tf32(True):
         return torch.baddbmm(y, gram, y, alpha=-0.5, out=out)

@@ -38,12 +38,12 @@ def usable(weight: Tensor) -> bool:
 
 @final
 class Sums:
-    """XXᴴ, XMᴴ, MMᴴ of N matrices of at most ``rows`` rows and ‖g‖² of their rows, as pass 1 adds them."""
+    """XXᴴ, XMᴴ, MMᴴ of N matrices of at most ``rows`` rows and ‖g‖² of their rows, as pass 1 finds them."""
 
     def __init__(self, count: int, rows: int, device: torch.device) -> None:
         self.rows, self.padded = rows, max(MINIMUM_ROWS, triton.next_power_of_2(rows))
-        self.products = torch.zeros(2, count, 2 * self.padded, 2 * self.padded, device=device)
-        self.norms = torch.zeros(count, self.padded, device=device)
+        self.products = torch.empty(2, count, 2 * self.padded, 2 * self.padded, device=device)
+        self.norms = torch.empty(count, self.padded, device=device)
 
     def grams(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(N, K1, K1) complex64 each, and ‖g‖² (N, K1, 1)."""
@@ -56,18 +56,22 @@ class Sums:
 def momentum_and_grams(
     weight: Tensor, gradient: Tensor, momentum: Tensor, decay: float, factor: float, sums: Sums, start: int
 ) -> None:
-    """m ← decay·m + factor·g in place; adds the Grams to the matrices of ``sums`` from ``start`` on."""
+    """m ← decay·m + factor·g in place; the Grams go to the matrices of ``sums`` from ``start`` on."""
     count, rows, columns = weight.shape
     x, g, m = (torch.view_as_real(t) for t in (weight, gradient.contiguous(), momentum))
     tiles = triton.cdiv(2 * columns, COLUMNS)
     chunk = max(4, min(64, triton.next_power_of_2(triton.cdiv(count * tiles, PROGRAMS))))
     grid = (count, triton.cdiv(tiles, chunk))
-    products, norms = sums.products[:, start:], sums.norms[start:]
-    total = sums.products.stride(0)  # from real to imaginary parts
+    width = 2 * sums.padded
+    products = x.new_empty(grid[1], 2, count, width, width)
+    norms = x.new_empty(grid[1], count, sums.padded)
     _first[grid](
-        x, g, m, products, norms, total, rows, 2 * columns, decay, factor,
+        x, g, m, products, norms, rows, 2 * columns, decay, factor,
         ROWS=sums.padded, COLUMNS=COLUMNS, CHUNK=chunk, num_warps=sums.padded // 8,
     )  # fmt: skip
+    # not by atomic additions: their order, and so the rounding, would differ from run to run
+    torch.sum(products, dim=0, out=sums.products[:, start : start + count])
+    torch.sum(norms, dim=0, out=sums.norms[start : start + count])
 
 
 def factors(alpha: Tensor, beta: Tensor) -> Tensor:
@@ -101,7 +105,6 @@ if triton is not None:
         m,
         products,
         norms,
-        total,
         rows,
         columns,
         decay,
@@ -143,10 +146,11 @@ if triton is not None:
             part = tl.dot(high_im, re_t, part, input_precision="tf32")
             imaginary += part
         width = 2 * ROWS
-        target = products + s * width * width + r[:, None] * width + r[None, :]
-        tl.atomic_add(target, real + tl.trans(real))
-        tl.atomic_add(target + total, imaginary - tl.trans(imaginary))
-        tl.atomic_add(norms + s * ROWS + k, square, r >= ROWS)
+        count, piece = tl.num_programs(0), tl.program_id(1).to(tl.int64)
+        target = products + (piece * 2 * count + s) * width * width + r[:, None] * width + r[None, :]
+        tl.store(target, real + tl.trans(real))
+        tl.store(target + count.to(tl.int64) * width * width, imaginary - tl.trans(imaginary))
+        tl.store(norms + (piece * count + s) * ROWS + k, square, r >= ROWS)
 
     @triton.jit
     def _second(x, m, factors, rows, stride, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):

@@ -66,9 +66,9 @@ class Polar(StiefelOptimizer):
         parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
         for weight, average, factor in parts:
             at_once = max(1, NUMBERS // weight[0].numel())
-            pieces = (torch.split(each, at_once) for each in (weight, average, factor))
-            for piece in zip(*pieces, strict=True):
-                polar_step(*piece, group["lr"], group["trust"])
+            for start in range(0, len(weight), at_once):
+                part = slice(start, start + at_once)
+                polar_step(weight[part], average[part], factor[part], group["lr"], group["trust"])
 
 
 def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> tuple[Tensor, Tensor]:

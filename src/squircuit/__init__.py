@@ -25,7 +25,7 @@ from squircuit.inference import (
     partition,
     total_variation,
 )
-from squircuit.models import SquaredCircuit, load
+from squircuit.models import SquaredCircuit, image_model, load, model_for, table_model
 from squircuit.properties import (
     Report,
     Verdict,
@@ -68,8 +68,8 @@ __all__ = [
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
-    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "kl_divergence", "load",
-    "overlap", "total_variation",
+    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
+    "kl_divergence", "load", "model_for", "overlap", "table_model", "total_variation",
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip

@@ -19,11 +19,9 @@ from squircuit.regions import RegionGraph, quad_tree
 from squircuit.regions.quad_tree import CHANNELS
 
 UNITS = (8, 4, 2)
-"""Units that are tried where none are given, the first one with few enough parameters wins."""
+"""Where none are given: the first with no more real parameters than the data has cells, else the last."""
 ROOTS = 4
 """Root units where none are given: a mixture of squares fits better than one, at hardly any cost."""
-CELLS_A_PARAMETER = 2
-"""Cells of the data that there must be for each real parameter."""
 
 
 def image_model(
@@ -75,7 +73,7 @@ def table_model(
     Args:
         data: a Table, a Dataset (its training rows are used), or what :func:`squircuit.data.table` takes: an
             array, a tensor, a data frame. Missing cells (NaN) are left out of the tree.
-        units: K; default 8, or fewer where the data has less than two cells for each parameter.
+        units: K; default 8, or fewer where that makes more real parameters than the data has cells.
         roots: number of squares that are mixed; default 4, or as many as fit.
         size, continuous: functions of columns that are not discrete, as for :meth:`Schema.families`.
         regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
@@ -150,7 +148,7 @@ def _circuit(
     if units is None:
         most = min(family.size for family in families) if product == "hadamard" else max(UNITS)
         choices = [min(choice, most) for choice in UNITS]
-        few = (k for k in choices if CELLS_A_PARAMETER * built(k).num_parameters() <= observed.cells)
+        few = (k for k in choices if built(k).num_parameters() <= observed.cells)
         units = next(few, choices[-1])
     if roots is None:
         roots = min(ROOTS, built(units).sums[-1].weight.shape[1])  # no more than the root has inputs

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from squircuit import storage
 from squircuit.errors import FormatError, ParameterError
+from squircuit.storage.encoding import digest
 
 DTYPES = (
     torch.float32, torch.float64, torch.complex64, torch.complex128, torch.int64, torch.int32, torch.uint8,
@@ -140,6 +141,13 @@ def _newer(path):
     save_file({}, path, {"format": "squircuit", "version": "2", "kind": "model"})
 
 
+def _nonsense(path):
+    notes = {"complex": '["a"]', "document": "[1", "kind": "model"}
+    plain = {"a": torch.zeros(3)}
+    header = {"format": "squircuit", "version": "1", **notes, "sha256": digest(notes, plain)}
+    save_file(plain, path, header)
+
+
 def _other_kind(path):
     storage.write(path, {}, {}, "checkpoint")
 
@@ -160,6 +168,7 @@ def _text(path):
         (_of_others, "safetensors, but not written by squircuit"),
         (_without_metadata, "safetensors, but not written by squircuit"),
         (_newer, "version 2 of the format, this release reads up to 1"),
+        (_nonsense, "truncated, damaged or no safetensors file"),
         (_other_kind, "of kind 'checkpoint', not 'model'"),
     ],
 )

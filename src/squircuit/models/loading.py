@@ -42,7 +42,7 @@ def load(path: str | PathLike[str], device: torch.device | str | int | None = No
     tensors, document = storage.read(path, KIND)
     try:
         return _model(tensors, document).to(place)
-    except (SquircuitError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (SquircuitError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error)
         raise FormatError(
             f"{path}: not a valid model: {reason.rstrip('.')}. Fix: save it again with model.save(path)."

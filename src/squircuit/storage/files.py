@@ -80,7 +80,10 @@ def read(path: str | PathLike[str], kind: str) -> Stored:
     notes = {name: header.get(name, "") for name in ("complex", "document", "kind")}
     if header.get("sha256") != digest(notes, plain):
         raise _damaged(file, "its content does not match its SHA-256")
-    return Stored(decoded(plain, json.loads(notes["complex"])), json.loads(notes["document"]))
+    try:
+        return Stored(decoded(plain, json.loads(notes["complex"])), dict(json.loads(notes["document"])))
+    except (TypeError, ValueError, RuntimeError) as error:  # a checksum that is right, of nonsense
+        raise _damaged(file, str(error)) from error
 
 
 def _json(document: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from squircuit.regions.quad_tree import CHANNELS
 UNITS = (8, 4, 2)
 """Where none are given: the first with no more real parameters than the data has cells, else the last."""
 ROOTS = 4
-"""Root units where none are given: a mixture of squares fits better than one, at hardly any cost."""
+"""Root units where none are given: a mixture of squares fits better than one (docs/models.md)."""
 
 
 def image_model(

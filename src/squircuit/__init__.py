@@ -1,6 +1,6 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
-from squircuit import data, errors, families, inference, networks, optim, regions, units
+from squircuit import data, errors, families, inference, networks, optim, regions, storage, units
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
@@ -25,7 +25,7 @@ from squircuit.inference import (
     partition,
     total_variation,
 )
-from squircuit.models import SquaredCircuit
+from squircuit.models import SquaredCircuit, image_model, load, model_for, table_model
 from squircuit.properties import (
     Report,
     Verdict,
@@ -52,7 +52,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "regions", "units",
+    "data", "errors", "families", "inference", "networks", "optim", "regions", "storage", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Orthonormalised",
@@ -68,8 +68,8 @@ __all__ = [
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
-    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "kl_divergence", "overlap",
-    "total_variation",
+    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
+    "kl_divergence", "load", "model_for", "overlap", "table_model", "total_variation",
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip

@@ -36,4 +36,4 @@ class DataError(SquircuitError, ValueError):
 
 
 class FormatError(SquircuitError, ValueError):
-    """A JSON document does not describe a valid object of squircuit."""
+    """A file or a JSON document does not hold a valid object of squircuit, or cannot hold one."""

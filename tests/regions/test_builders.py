@@ -215,3 +215,17 @@ def test_a_bad_argument_is_refused_with_its_name_and_value(message):
     with pytest.raises(ParameterError) as caught:
         REFUSED[message]()
     assert str(caught.value).startswith(message)
+
+
+@given(sides, sides, st.integers(1, 4))
+def test_a_quad_tree_with_channels_is_one_of_pixels_whose_channels_are_joined(height, width, channels):
+    flat, graph = quad_tree((height, width)), quad_tree((height, width, channels))
+    assert_is_a_tree_with_one_leaf_each(graph, height * width * channels)
+    pixels = {frozenset(channels * v + c for v in r.scope for c in range(channels)) for r in flat.regions}
+    assert {region.scope for region in graph.regions if len(region.scope) >= channels} == pixels
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 2, 0), (2, 2, 1.0)])
+def test_a_third_side_is_a_small_number_of_channels(shape):
+    with pytest.raises(ParameterError, match="that of the channels, from 1 to 4"):
+        quad_tree(shape)

@@ -10,6 +10,7 @@ from squircuit.data.batches import Batches
 from squircuit.data.columns import Column
 from squircuit.data.download import data_folder
 from squircuit.data.idx import read_idx
+from squircuit.data.memory import table
 from squircuit.data.optional import MissingPackageError
 from squircuit.data.registry import Dataset, load, names, split, verify
 from squircuit.data.schema import Encoded, Schema
@@ -35,5 +36,6 @@ __all__ = [
     "spinner",
     "spiral",
     "split",
+    "table",
     "verify",
 ]

@@ -57,7 +57,7 @@ class CsvSource(Source):
         self._delimiter = delimiter or max(",;\t|", key=first.count)
         _, cells = next(self._lines())
         self.named = header if header is not None else any(number(cell) is None for cell in cells)
-        self.names = tuple(cell.strip() for cell in cells) if self.named else _numbered(len(cells))
+        self.names = tuple(cell.strip() for cell in cells) if self.named else numbered(len(cells))
         _require_unique(path, self.names)
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
@@ -129,7 +129,7 @@ class NumpySource(Source):
         if len(arrays) == 1:
             ((_, array),) = arrays.items()
             self.array = _as_rows(path, array)
-            self.named, self.names = False, _numbered(self.array.shape[1])
+            self.named, self.names = False, numbered(self.array.shape[1])
             self.shape = array.shape[1:] if array.ndim > 2 else None
         else:
             self.array, self.names = _stacked(path, arrays), tuple(arrays)
@@ -137,8 +137,7 @@ class NumpySource(Source):
             raise DataError(
                 f"{path}: the array is empty, of shape {self.array.shape}. Fix: pass one with data."
             )
-        if self.array.dtype in (np.bool_, np.uint8):  # pictures: the same levels for all
-            self.wish = f"count:0:{255 if self.array.max() > 1 else 1}"
+        self.wish = wish_of(self.array)
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
         chosen = self.positions(names)
@@ -148,6 +147,13 @@ class NumpySource(Source):
     def chunk(self, rows: NDArray[Any], names: Sequence[str], start: int = 0) -> Chunk:
         cells = tuple(as_cells(column) for column in np.asarray(rows).T)
         return Chunk(tuple(names), cells, lambda row: f"{self.path}, row {start + row}")
+
+
+def wish_of(array: NDArray[Any]) -> str | None:
+    """Bytes are pictures: the same levels for all columns."""
+    if array.dtype not in (np.bool_, np.uint8):
+        return None
+    return f"count:0:{255 if array.max() > 1 else 1}"
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -180,7 +186,8 @@ def _stacked(path: Path, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
     return np.stack([a.astype(object) if "U" in kinds else a for a in arrays.values()], axis=1)
 
 
-def _numbered(width: int) -> tuple[str, ...]:
+def numbered(width: int) -> tuple[str, ...]:
+    """Names for columns that have none."""
     return tuple(str(i) for i in range(width))
 
 

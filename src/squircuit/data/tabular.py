@@ -115,6 +115,11 @@ def read(
     if like is not None:
         schema = like.schema if isinstance(like, Table) else like
         return _table(source, schema, source.chunks(matched(source, schema)))
+    return inferred(source, columns)
+
+
+def inferred(source: Source, columns: Wishes = None) -> Table:
+    """All rows of a source, with the type of every column inferred or as wished."""
     names, wishes = chosen(source, columns)
     chunks = list(source.chunks(names))
     return _table(source, _schema(source, names, wishes, chunks), chunks)
@@ -213,7 +218,7 @@ def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
         warnings.warn(
             f"{source.path}: constant columns: {listed}. They have probability 1 and teach nothing; any "
             "other value will be an unknown category. Leave them out with columns={name: 'drop'}.",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -43,6 +43,7 @@ def family_to_dict(family: Family) -> dict[str, Any]:
         >>> family_to_dict(Hermite(4, loc=1.0))
         {'family': 'Hermite', 'size': 4, 'loc': 1.0, 'scale': 1.0, 'learnable': False}
     """
+    _require_own(family)
     content = {name: _plain(getattr(family, name)) for name in _names(family)}
     return {"family": type(family).__name__} | content
 
@@ -63,6 +64,15 @@ def family_from_dict(data: Mapping[str, Any]) -> Family:
         return kind(**{name: _parsed(value) for name, value in given.items()})
     except ParameterError as error:
         raise FormatError(f"not a valid family: {error}") from error
+
+
+def _require_own(family: Family) -> None:
+    if type(family) not in FAMILIES:
+        raise FormatError(
+            f"{type(family).__name__} is not a family of squircuit, so nothing could read it back. Fix: keep "
+            "model.state_dict() and build the circuit again in your own program, or use one of "
+            f"{', '.join(kind.__name__ for kind in FAMILIES)}."
+        )
 
 
 def _names(kind: Family | type[Family]) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from squircuit.circuits import Circuit, Constraint
+from squircuit.data import Schema
 from squircuit.errors import ParameterError
 from squircuit.execution.graph import CapturedStep
 from squircuit.execution.inputs import evaluate_inputs
@@ -21,6 +23,7 @@ from squircuit.inference.likelihood import log_marginal
 from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
+from squircuit.models.saving import save
 from squircuit.properties import is_unitary
 from squircuit.reference.inner_product import gram
 
@@ -38,6 +41,11 @@ class SquaredCircuit(Queries, nn.Module):
         circuit: with weights, or without: then they are drawn from ``seed``.
         seed: of the initial weights.
         dtype: complex64 or complex128 (float32 or float64 for real circuits is chosen to match).
+
+    Attributes:
+        schema: the columns of the table that the model is of, or None; kept in files, never needed.
+        shape: of the images that the model is of, such as (28, 28), or None; likewise.
+        notes: JSON data in the user's words, likewise.
 
     Example:
         >>> import squircuit as sq
@@ -59,6 +67,9 @@ class SquaredCircuit(Queries, nn.Module):
         self.structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
         self.plan: Plan = make_plan(circuit)
         self.is_unitary = _stays_unitary(circuit)
+        self.schema: Schema | None = None
+        self.shape: tuple[int, ...] | None = None
+        self.notes: dict[str, Any] = {}
         self._network = Network(self.plan)
         self._forms: dict[bool, QueryForm] = {}  # made by the first query
         self._looked_at: tuple[tuple[object, ...], bool] | None = None
@@ -69,7 +80,7 @@ class SquaredCircuit(Queries, nn.Module):
             self._hold(
                 stack.name, value.to(real.to_complex() if stack.is_complex else real), stack.constraint
             )
-        self._learnt = self._hold_learnt(structure, real)
+        self.learnt = self._hold_learnt(structure, real)
         if circuit.root_weights is not None:
             self._hold("root_logits", structure.mixture.log().to(real), "free")
         for number, group in enumerate(self._input_groups):
@@ -123,7 +134,7 @@ class SquaredCircuit(Queries, nn.Module):
             for stack in self.plan.stacks
             for i, name in enumerate(stack.parameters)
         }
-        values |= {name: getattr(self, stack)[i] for name, (stack, i) in self._learnt.items()}
+        values |= {name: getattr(self, stack)[i] for name, (stack, i) in self.learnt.items()}
         pi = self.structure.root_weights
         return values if pi is None else {**values, self.structure.parameter_name(pi): self.mixture()}
 
@@ -138,6 +149,21 @@ class SquaredCircuit(Queries, nn.Module):
             return torch.softmax(logits, dim=0)
         count = self.structure.num_roots
         return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
+
+    def save(self, path: str | PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
+        """Write the model to one file, from which :func:`squircuit.load` makes it again.
+
+        The file is there completely or not at all; it is safetensors and holds no program.
+
+        Args:
+            path: of the file, such as "digits.safetensors".
+            notes: JSON data to be kept with it, e.g. how it was trained; default ``model.notes``.
+
+        Raises:
+            FormatError: if the file cannot be written, or an input function is of a class of your own.
+            ParameterError: if weights are not finite, or notes no JSON data.
+        """
+        save(self, path, self.notes if notes is None else notes)
 
     # ------------------------------------------------------------------ density
 
@@ -171,6 +197,11 @@ class SquaredCircuit(Queries, nn.Module):
     def float(self) -> SquaredCircuit:
         """To single precision."""
         return self.to(torch.float32)
+
+    @property
+    def precision(self) -> torch.dtype:
+        """float32 or float64, also where weights are complex."""
+        return self._zero.dtype
 
     @property
     def device(self) -> torch.device:
@@ -292,8 +323,8 @@ class SquaredCircuit(Queries, nn.Module):
     def _family_values(self, group: InputGroup) -> Mapping[str, Tensor]:
         values = {}
         for role, names in group.learnt.items():
-            stack = getattr(self, self._learnt[names[0]][0])
-            entries = tuple(self._learnt[name][1] for name in names)
+            stack = getattr(self, self.learnt[names[0]][0])
+            entries = tuple(self.learnt[name][1] for name in names)
             values[role] = stack.index_select(0, self._network.index(entries, stack.device))
         return values
 

@@ -12,7 +12,10 @@ Grid = Sequence[Sequence[int]]
 """A rectangle of variables or of region indices, row by row."""
 
 
-def quad_tree(shape: tuple[int, int]) -> RegionGraph:
+CHANNELS = 4  # a split into more parts would have too many products
+
+
+def quad_tree(shape: tuple[int, ...]) -> RegionGraph:
     """Merge 2×2 blocks of pixels, then 2×2 blocks of these, up to the whole image.
 
     This is the structured-decomposable graph of the paper's image experiments (appendix "Image
@@ -21,20 +24,41 @@ def quad_tree(shape: tuple[int, int]) -> RegionGraph:
 
     Args:
         shape: height and width of the image. Pixel (i, j) is variable i · width + j, and the parts of
-            a block are in the same row-by-row order.
+            a block are in the same row-by-row order. A third number C ≤ 4 is that of the channels: the
+            variables (i · width + j) · C, … + C − 1 of a pixel are joined before pixels are.
 
     Example:
         >>> quad_tree((28, 28))
         RegionGraph(784 variables, 1049 regions, depth 5)
         >>> quad_tree((2, 3)).arity_counts()
         {2: 2, 4: 1}
+        >>> quad_tree((2, 2, 3)).arity_counts()
+        {3: 4, 4: 1}
     """
     builder = Builder()
-    add_quad_tree(builder, pixel_grid("quad_tree", shape))
+    sides, channels = _sides_and_channels(shape)
+    _merge(builder, [[_pixel(builder, n, channels) for n in row] for row in pixel_grid("quad_tree", sides)])
     return builder.finish()
 
 
-def pixel_grid(name: str, shape: tuple[int, int]) -> list[list[int]]:
+def _sides_and_channels(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    if not isinstance(shape, Sequence) or len(shape) != 3:
+        return shape, 1
+    *sides, channels = shape
+    if not is_integer(channels) or not 1 <= channels <= CHANNELS:
+        raise ParameterError(
+            f"quad_tree: the third number of shape {shape!r} is that of the channels, from 1 to {CHANNELS}"
+        )
+    return tuple(sides), int(channels)
+
+
+def _pixel(builder: Builder, number: int, channels: int) -> int:
+    """A leaf, or the channels of a pixel joined."""
+    leaves = [builder.leaf(number * channels + channel) for channel in range(channels)]
+    return leaves[0] if channels == 1 else builder.split(leaves)
+
+
+def pixel_grid(name: str, shape: tuple[int, ...]) -> list[list[int]]:
     """The variables of an image, row by row, for the builder of that name.
 
     Example:
@@ -49,7 +73,11 @@ def pixel_grid(name: str, shape: tuple[int, int]) -> list[list[int]]:
 
 def add_quad_tree(builder: Builder, variables: Grid) -> int:
     """Add a quad-tree over a rectangle of variables, and return its root."""
-    grid: Grid = [[builder.leaf(variable) for variable in row] for row in variables]
+    return _merge(builder, [[builder.leaf(variable) for variable in row] for row in variables])
+
+
+def _merge(builder: Builder, grid: Grid) -> int:
+    """Merge a grid of regions up to one."""
     while len(grid) > 1 or len(grid[0]) > 1:
         grid = _merge_blocks(builder, grid)
     return grid[0][0]

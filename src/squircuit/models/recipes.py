@@ -1,0 +1,182 @@
+"""Models with defaults that work: of images, of tables, or of whatever the data is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from squircuit.circuits import Circuit, build
+from squircuit.circuits.build import Product, Tie
+from squircuit.data import Schema
+from squircuit.data.registry import pixels
+from squircuit.errors import ParameterError
+from squircuit.families import Categorical, Family
+from squircuit.models.observed import Observed, observe
+from squircuit.models.squared_circuit import SquaredCircuit
+from squircuit.regions import RegionGraph, quad_tree
+from squircuit.regions.quad_tree import CHANNELS
+
+UNITS = (8, 4, 2)
+"""Where none are given: the first with no more real parameters than the data has cells, else the last."""
+ROOTS = 4
+"""Root units where none are given: a mixture of squares fits better than one (docs/models.md)."""
+
+
+def image_model(
+    shape: Sequence[int],
+    units: int = 8,
+    levels: int = 256,
+    product: Product = "kronecker",
+    roots: int = 1,
+    tie: Tie = None,
+    seed: int = 0,
+    dtype: torch.dtype = torch.complex64,
+) -> SquaredCircuit:
+    """A unitary squared circuit over the pixels of an image, on a quad-tree.
+
+    Args:
+        shape: (H, W), or (H, W, C) with C ≤ 4 channels, which are joined before pixels are. A row of data is
+            the image flattened: variable (i·W + j)·C + c.
+        units: K. A layer has K·K⁴ weights: 8 is much, 2 to 4 suit small data.
+        levels: of a pixel, 0 to levels − 1.
+        product, roots, tie: as for :func:`squircuit.build`.
+        seed: of the initial weights.
+        dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
+
+    Example:
+        >>> model = image_model((8, 8), units=4, levels=17)
+        >>> model.shape, model.sample(2, seed=0).shape
+        ((8, 8), torch.Size([2, 64]))
+    """
+    sides = _image_shape(shape)
+    _require_positive("levels", levels)
+    graph = quad_tree(sides)
+    circuit = build(graph, Categorical(levels), units, product, roots, tie, is_complex=_is_complex(dtype))
+    return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, levels)), sides)
+
+
+def table_model(
+    data: Any,
+    units: int | None = None,
+    roots: int | None = None,
+    size: int = 24,
+    continuous: Any = "hermite",
+    regions: RegionGraph | None = None,
+    product: Product = "kronecker",
+    seed: int = 0,
+    dtype: torch.dtype = torch.complex64,
+) -> SquaredCircuit:
+    """A unitary squared circuit over the columns of a table, on its Chow–Liu tree.
+
+    Args:
+        data: a Table, a Dataset (its training rows are used), or what :func:`squircuit.data.table` takes: an
+            array, a tensor, a data frame. Missing cells (NaN) are left out of the tree.
+        units: K; default 8, or fewer where that makes more real parameters than the data has cells.
+        roots: number of squares that are mixed; default 4, or as many as fit.
+        size, continuous: functions of columns that are not discrete, as for :meth:`Schema.families`.
+        regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
+        product: as for :func:`squircuit.build`.
+        seed: of the initial weights.
+        dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
+
+    Example:
+        >>> import numpy as np
+        >>> model = table_model({"sex": ["f", "m", "m"], "height": [1.7, 1.8, np.nan]}, size=8)
+        >>> print(model.schema)
+        column  type        states  values                          missing
+        sex     binary      2       f, m                            –
+        height  continuous  –       1.7 … 1.8, mean 1.75 ± 0.05     1
+        >>> model.log_prob([[1, 1.75]]).shape
+        torch.Size([1])
+    """
+    observed = observe(data)
+    graph = observed.chow_liu() if regions is None else regions
+    families = observed.schema.families(size, continuous)
+    circuit = _circuit(observed, graph, families, units, roots, product, dtype)
+    return _model(circuit, seed, dtype, observed.schema, None)
+
+
+def model_for(
+    data: Any,
+    units: int | None = None,
+    roots: int | None = None,
+    size: int = 24,
+    product: Product = "kronecker",
+    seed: int = 0,
+    dtype: torch.dtype = torch.complex64,
+) -> SquaredCircuit:
+    """The model that suits the data: images get a quad-tree, all else a Chow–Liu tree.
+
+    Data is images where a row of it has a shape of two or three axes: the sets of images of
+    :func:`squircuit.data.load`, folders of images, arrays (n, H, W) and (n, H, W, C).
+
+    Args:
+        data, units, roots, size, product, seed, dtype: as for :func:`table_model`.
+
+    Example:
+        >>> import numpy as np
+        >>> model_for(np.zeros((50, 8, 8), dtype=np.uint8)).shape
+        (8, 8)
+        >>> model_for(np.random.default_rng(0).normal(size=(100, 3)))
+        SquaredCircuit(unitary, 3 variables, ... parameters)
+    """
+    observed = observe(data)
+    if len(observed.shape) < 2:
+        return table_model(observed, units, roots, size, product=product, seed=seed, dtype=dtype)
+    shape = _image_shape(observed.shape)
+    families = observed.schema.families(size)
+    circuit = _circuit(observed, quad_tree(shape), families, units, roots, product, dtype)
+    return _model(circuit, seed, dtype, observed.schema, shape)
+
+
+def _circuit(
+    observed: Observed,
+    graph: RegionGraph,
+    families: Sequence[Family],
+    units: int | None,
+    roots: int | None,
+    product: Product,
+    dtype: torch.dtype,
+) -> Circuit:
+    """The circuit, with units and roots chosen where they are not given."""
+
+    def built(units: int, roots: int = 1) -> Circuit:
+        return build(graph, families, units, product, roots, is_complex=_is_complex(dtype))
+
+    if units is None:
+        most = min(family.size for family in families) if product == "hadamard" else max(UNITS)
+        choices = [min(choice, most) for choice in UNITS]
+        few = (k for k in choices if built(k).num_parameters() <= observed.cells)
+        units = next(few, choices[-1])
+    if roots is None:
+        roots = min(ROOTS, built(units).sums[-1].weight.shape[1])  # no more than the root has inputs
+    return built(units, roots)
+
+
+def _model(
+    circuit: Circuit, seed: int, dtype: torch.dtype, schema: Schema, shape: tuple[int, ...] | None
+) -> SquaredCircuit:
+    model = SquaredCircuit(circuit, seed, dtype)
+    model.schema, model.shape = schema, shape
+    return model
+
+
+def _is_complex(dtype: torch.dtype) -> bool:
+    return isinstance(dtype, torch.dtype) and dtype.is_complex  # what is no precision, the model refuses
+
+
+def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    sides = tuple(shape) if isinstance(shape, Sequence) else shape
+    if not isinstance(sides, tuple) or len(sides) not in (2, 3) or (len(sides) == 3 and sides[2] > CHANNELS):
+        raise ParameterError(
+            f"images of shape {shape!r}: expected (height, width), or (height, width, channels) with at most "
+            f"{CHANNELS} channels. Fix: bring the axes into this order, or use table_model for other data."
+        )
+    return sides
+
+
+def _require_positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ParameterError(f"image_model: {name} must be an integer ≥ 1, got {value!r}")

@@ -17,7 +17,7 @@ EPOCHS = (10, 200)
 """At least and at most, by default."""
 BATCHES = ((10_000, 256), (3_000, 128), (500, 64), (0, 32))
 """For more rows than this, the batch."""
-RATES = {"polar": 0.1, "pogo": 0.1, "landing-pc": 0.05, "landing-sgd": 0.01, "adam": 0.01}
+RATES = {"polar": 0.2, "pogo": 0.1, "landing-pc": 0.05, "landing-sgd": 0.01, "adam": 0.01}
 
 
 def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> TrainingConfig:

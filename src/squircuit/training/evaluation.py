@@ -57,17 +57,17 @@ def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:
     """Of a unitary model."""
     if not scores.normalised:
         warnings.warn(
-            f"the weights are off the manifold (log Z = {scores.log_z:.2g}): validation divides by the exact Z, "
-            f"but the training loss flatters the model. Fix: optimiser='polar' in place of {optimiser!r}.",
+            f"the weights are off the manifold (log Z = {scores.log_z:.2g}): validation divides by the exact "
+            f"Z, but the training loss flatters the model. Fix: optimiser='polar' in place of {optimiser!r}.",
             stacklevel=2,
         )
 
 
-def in_unit(nats: float | None, unit: str, variables: int) -> float | None:
+def in_unit(nats: float, unit: str, variables: int) -> float:
     """A loss in the unit of the user.
 
     Example:
         >>> in_unit(math.log(2) * 6, "bits", 3)
         2.0
     """
-    return nats if nats is None or unit == "nats" else nats / (variables * math.log(2))
+    return nats if unit == "nats" else nats / (variables * math.log(2))

@@ -134,8 +134,8 @@ class Loop:
     def _look(self) -> None:
         """Read the loss of the epoch so far: stop if it is not finite, else show it."""
         require_good(self.total, self.state.position * int(self.config.batch))
-        mean = in_unit(self.total[0].item() / self.state.position, self.config.unit, self._variables)
-        self._show("step", self.state.step, self.state.epoch + 1, mean)
+        mean = self.total[0].item() / self.state.position
+        self._show("step", self.state.step, self.state.epoch + 1, self._in_unit(mean))
 
     def _close_epoch(self, started: float) -> None:
         """Validate, note, keep the best weights, and say whether training goes on."""
@@ -150,8 +150,7 @@ class Loop:
             state.stopped = f"early stopping: no better validation in {config.patience}"
         elif last:
             state.stopped = "finished"
-        best = None if math.isinf(state.best) else in_unit(state.best, config.unit, self._variables)
-        self._show("epoch", state.rows[-1], best)
+        self._show("epoch", state.rows[-1], None if math.isinf(state.best) else self._in_unit(state.best))
         if self.folder is not None:
             self.folder.write_history(state.rows)
 
@@ -178,12 +177,12 @@ class Loop:
         return loss < self.state.best
 
     def _row(self, mean: float, scores: Scores | None) -> Epoch:
-        state, unit, d = self.state, self.config.unit, self._variables
+        state, loss = self.state, None if scores is None else scores.loss
         return Epoch(
             epoch=state.epoch,
             step=state.step,
-            train=in_unit(mean, unit, d) or 0.0,
-            valid=None if scores is None else in_unit(scores.loss, unit, d),
+            train=self._in_unit(mean),
+            valid=None if loss is None else self._in_unit(loss),
             log_z=None if scores is None else scores.log_z,
             normalised=self.model.is_unitary if scores is None else scores.normalised,
             lr=float(self.config.lr) * self._factor(state.step - 1),
@@ -195,9 +194,8 @@ class Loop:
         total = self._epochs * self._epoch_steps
         return factor(step, total, config.schedule, config.warm_up, config.final_lr)
 
-    @property
-    def _variables(self) -> int:
-        return len(self.model.structure.scope)
+    def _in_unit(self, nats: float) -> float:
+        return in_unit(nats, self.config.unit, len(self.model.structure.scope))
 
     def _show(self, what: str, *values: Any) -> None:
         for display in self.displays:

@@ -1,6 +1,6 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
-from squircuit import data, errors, families, inference, networks, optim, regions, storage, units
+from squircuit import data, errors, families, inference, networks, optim, regions, storage, training, units
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
@@ -46,13 +46,15 @@ from squircuit.properties import (
 )
 from squircuit.reference import evaluate, inner_product, integrate
 from squircuit.regions import RegionGraph
+from squircuit.training import History, TrainingConfig, fit
 from squircuit.transforms import Unitarised, conjugate, multiply, square, unitarise, unroll
 
 __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "regions", "storage", "units",
+    "data", "errors", "families", "inference", "networks", "optim", "regions", "storage", "training",
+    "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Orthonormalised",
@@ -70,6 +72,8 @@ __all__ = [
     # models, and what they answer
     "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
     "kl_divergence", "load", "model_for", "overlap", "table_model", "total_variation",
+    # training
+    "History", "TrainingConfig", "fit",
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip

@@ -1,0 +1,111 @@
+"""The folder of a run: options, history, checkpoint, best weights. Every file is written in one step."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+from torch import Tensor
+
+from squircuit import storage
+from squircuit.errors import DataError, FormatError, ParameterError
+from squircuit.models import SquaredCircuit
+from squircuit.training.config import TrainingConfig
+from squircuit.training.history import Epoch
+from squircuit.training.sources import Data
+
+FREE = ("progress", "tensorboard", "checkpoint_minutes")
+"""Options that do not change the result: a resumed run may have others."""
+
+
+@final
+class RunFolder:
+    """The files of one training run.
+
+    Args:
+        path: of the folder; made where it is missing.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise ParameterError(f"run={str(path)!r} is a file. Fix: pass a folder.")
+
+    @property
+    def is_begun(self) -> bool:
+        """The folder holds a run."""
+        return (self.path / "config.json").exists()
+
+    def begin(self, identity: Mapping[str, Any], first_checkpoint: Callable[[], None]) -> None:
+        """Write the first checkpoint, then what the run is of, which makes the folder one of a run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        first_checkpoint()
+        write_text(self.path / "config.json", json.dumps(identity, indent=2) + "\n")
+
+    def require_same(self, identity: Mapping[str, Any]) -> None:
+        """Refuse to go on with a run of another configuration, model or data."""
+        found = self._identity()
+        for name, value in identity["config"].items():
+            other = found["config"].get(name)
+            if name not in FREE and other != value:
+                raise ParameterError(
+                    f"{self.path}: the run there has {name}={other!r}, this one {name}={value!r}. "
+                    f"Fix: pass {name}={other!r}, or another folder."
+                )
+        for name, words in (("model", "model"), ("train", "training data"), ("valid", "validation data")):
+            if found.get(name) != identity[name]:
+                error = ParameterError if name == "model" else DataError
+                raise error(
+                    f"{self.path}: the run there is of another {words}. Fix: pass that, or another folder."
+                )
+
+    def _identity(self) -> dict[str, Any]:
+        path = self.path / "config.json"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(found["config"], dict):
+                return dict(found)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"{path}: damaged ({error!r}). Fix: start again in another folder.") from error
+        raise FormatError(f"{path}: damaged. Fix: start again in another folder.")
+
+    def save(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
+        """Write the checkpoint."""
+        storage.write(self.path / "checkpoint.safetensors", tensors, document, "checkpoint")
+
+    def load(self) -> storage.Stored:
+        """The checkpoint."""
+        return storage.read(self.path / "checkpoint.safetensors", "checkpoint")
+
+    def write_history(self, rows: Sequence[Epoch]) -> None:
+        """One JSON object a line for each epoch."""
+        write_text(self.path / "history.jsonl", "".join(json.dumps(row.to_dict()) + "\n" for row in rows))
+
+    def write_best(self, model: SquaredCircuit) -> None:
+        """The model with its best weights, which it has now."""
+        model.save(self.path / "best.safetensors")
+
+
+def identity(model: SquaredCircuit, config: TrainingConfig, data: Data) -> dict[str, Any]:
+    """What a run is of: its options, and what tells models and data from others."""
+    precision = sorted({str(p.dtype) for p in model.parameters()})
+    structure = hashlib.sha256(f"{model.structure.to_json()} {precision}".encode()).hexdigest()
+    valid = None if data.valid is None else data.valid.fingerprint()
+    return {"config": config.to_dict(), "model": structure, "train": data.train.fingerprint(), "valid": valid}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file: it is there as a whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

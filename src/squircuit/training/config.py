@@ -1,0 +1,212 @@
+"""How a model is trained: one validated set of options, from Python, a TOML or YAML file, or texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from squircuit.data.optional import need
+from squircuit.errors import FormatError, ParameterError
+
+Auto = Literal["auto"]
+OPTIMISERS = ("auto", "polar", "pogo", "landing-pc", "landing-sgd", "adam")
+SCHEDULES = ("cosine", "constant", "step")
+UNITS = ("auto", "bits", "nats")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The options of :func:`squircuit.fit`; "auto" is decided by the model and the number of rows.
+
+    Args:
+        epochs: passes through the training data at most.
+        batch: rows in a step; all rows where there are fewer.
+        optimiser: "polar", "pogo", "landing-pc", "landing-sgd" or "adam"; auto: polar for semi-unitary
+            weights, adam for free ones.
+        lr: largest learning rate of the weights.
+        lr_free: that of the parameters of input functions and of the weights of roots.
+        schedule: after the warm-up: "cosine" falls to ``final_lr``, "constant" stays, "step" falls in two
+            steps, after 1/2 and 3/4 of training.
+        warm_up: share of all steps in which the learning rate grows from 0.
+        final_lr: share of the learning rate that is left at the end.
+        valid_fraction: share of the rows that is held out where no validation data is given; 0: none.
+        valid_every: epochs from one validation to the next.
+        patience: validations without a better score after which training stops; 0: it never stops early.
+        average: decay of a moving average of the weights, which is then validated and kept; 0: none.
+        jitter: standard deviation of Gaussian noise added to continuous columns, anew in each step.
+        unit: of the loss: "bits" per dimension or "nats" a row; auto: bits for images, else nats.
+        seed: of the order of the rows, of the rows held out, and of the noise.
+        graph: on a GPU replay each step as one CUDA graph where that can be.
+        checkpoint_minutes: at most so much work is lost when the process is killed.
+        progress: show progress on the terminal.
+        tensorboard: write scalars for TensorBoard into the folder of the run.
+
+    Example:
+        >>> TrainingConfig(epochs=20, lr=0.1).lr
+        0.1
+        >>> TrainingConfig.of({"epoch": 20})
+        Traceback (most recent call last):
+        squircuit.errors.ParameterError: there is no option 'epoch'. Fix: did you mean 'epochs'? ...
+    """
+
+    epochs: int | Auto = "auto"
+    batch: int | Auto = "auto"
+    optimiser: str = "auto"
+    lr: float | Auto = "auto"
+    lr_free: float = 0.01
+    schedule: str = "cosine"
+    warm_up: float = 0.05
+    final_lr: float = 0.01
+    valid_fraction: float = 0.1
+    valid_every: int = 1
+    patience: int = 10
+    average: float = 0.0
+    jitter: float = 0.0
+    unit: str = "auto"
+    seed: int = 0
+    graph: bool = True
+    checkpoint_minutes: float = 5.0
+    progress: bool = True
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _require_type(field, getattr(self, field.name))
+        for name, (holds, range_) in RANGES.items():
+            value = getattr(self, name)
+            if value != "auto" and not (math.isfinite(value) and holds(value)):
+                raise ParameterError(f"{name}={value!r}. Fix: pass {range_}.")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ParameterError(f"{name}={getattr(self, name)!r}. Fix: pass one of {', '.join(known)}.")
+
+    @classmethod
+    def of(cls, source: Any = None, **overrides: Any) -> TrainingConfig:
+        """The options of a config, a mapping or a TOML, YAML or JSON file, with some of them replaced."""
+        if source is None or isinstance(source, TrainingConfig):
+            return (source or cls()).replace(**overrides)
+        if isinstance(source, str | Path):
+            return _of_file(Path(source)).replace(**overrides)
+        if isinstance(source, Mapping):
+            return cls().replace(**source).replace(**overrides)
+        raise ParameterError(
+            f"config={source!r}. Fix: pass a TrainingConfig, a mapping, or the path of a TOML or YAML file."
+        )
+
+    def replace(self, **changes: Any) -> TrainingConfig:
+        """The same with other values of some options."""
+        for name in changes:
+            _require_known(name)
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str], source: Any = None) -> TrainingConfig:
+        """Options as a command line gives them, on top of ``source``.
+
+        Example:
+            >>> TrainingConfig.from_texts({"lr": "0.05", "progress": "false"}).lr
+            0.05
+        """
+        return cls.of(source, **{name: _parsed(name, text) for name, text in texts.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; :meth:`of` reads it."""
+        return dataclasses.asdict(self)
+
+
+RANGES: dict[str, tuple[Any, str]] = {
+    "epochs": (lambda v: v >= 1, "at least 1"),
+    "batch": (lambda v: v >= 1, "at least 1"),
+    "lr": (lambda v: v > 0, "a number above 0"),
+    "lr_free": (lambda v: v >= 0, "a number from 0 upwards"),
+    "warm_up": (lambda v: 0 <= v < 1, "a share in [0, 1)"),
+    "final_lr": (lambda v: 0 <= v <= 1, "a share in [0, 1]"),
+    "valid_fraction": (lambda v: 0 <= v < 1, "a share in [0, 1)"),
+    "valid_every": (lambda v: v >= 1, "at least 1"),
+    "patience": (lambda v: v >= 0, "0 (never stop early) or more"),
+    "average": (lambda v: 0 <= v < 1, "a decay in [0, 1)"),
+    "jitter": (lambda v: v >= 0, "a standard deviation from 0 upwards"),
+    "seed": (lambda v: v >= 0, "an integer from 0 upwards"),
+    "checkpoint_minutes": (lambda v: v >= 0, "a number of minutes from 0 upwards"),
+}
+"""Option → what holds for its values, and that in words."""
+
+CHOICES = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "unit": UNITS}
+
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "an integer"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "True or False"),
+}
+"""Annotation → the types that it takes, and that in words."""
+
+
+def _require_known(name: str) -> None:
+    known = [field.name for field in dataclasses.fields(TrainingConfig)]
+    if name not in known:
+        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ParameterError(
+            f"there is no option {name!r}. Fix: did you mean {nearest!r}? Known are {', '.join(known)}."
+        )
+
+
+def _require_type(field: dataclasses.Field[Any], value: Any) -> None:
+    kind, _, auto = str(field.type).partition(" | ")
+    types, words = KINDS[kind]
+    if (auto and value == "auto") or (
+        isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+    ):
+        return
+    raise ParameterError(f"{field.name}={value!r}. Fix: pass {words}{' or auto' if auto else ''}.")
+
+
+def _parsed(name: str, text: str) -> Any:
+    """The value that a text means for this option."""
+    _require_known(name)
+    kind = next(str(f.type) for f in dataclasses.fields(TrainingConfig) if f.name == name).split(" | ")[0]
+    if kind == "str" or text == "auto":
+        return text
+    try:
+        return json.loads(text.lower())
+    except json.JSONDecodeError:
+        return text  # the check of types says what is wrong
+
+
+def _of_file(path: Path) -> TrainingConfig:
+    try:
+        document = _document(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: cannot be read ({error}). Fix: check the path.") from error
+    if not isinstance(document, Mapping):
+        raise FormatError(f"{path}: it holds no options. Fix: write lines such as epochs = 20.")
+    try:
+        return TrainingConfig().replace(**{str(name): value for name, value in document.items()})
+    except ParameterError as error:
+        raise ParameterError(f"{path}: {error}") from None
+
+
+def _document(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".toml":
+        return _read_with(tomllib.loads, tomllib.TOMLDecodeError, text, path, "TOML")
+    if path.suffix == ".json":
+        return _read_with(json.loads, json.JSONDecodeError, text, path, "JSON")
+    if path.suffix in (".yaml", ".yml"):
+        yaml = need("yaml", "reading YAML files", "yaml")
+        return _read_with(yaml.safe_load, yaml.YAMLError, text, path, "YAML")
+    raise FormatError(f"{path}: files ending in {path.suffix!r} are not known. Fix: .toml, .yaml or .json.")
+
+
+def _read_with(parse: Any, error: Any, text: str, path: Path, format_: str) -> Any:
+    try:
+        return parse(text)
+    except error as wrong:
+        raise FormatError(f"{path}: not valid {format_} ({wrong}). Fix: correct the file.") from wrong

@@ -1,0 +1,63 @@
+"""What "auto" means: options that the model and the number of rows decide."""
+
+from __future__ import annotations
+
+import math
+
+from squircuit.errors import ParameterError
+from squircuit.models import SquaredCircuit
+from squircuit.optim.base import is_constrained
+from squircuit.training.config import TrainingConfig
+from squircuit.training.domains import Domains
+from squircuit.training.feed import Feed, Stream
+
+STEPS = 3000
+"""Of a training run by default, if early stopping does not end it before."""
+EPOCHS = (10, 200)
+"""At least and at most, by default."""
+BATCHES = ((10_000, 256), (3_000, 128), (500, 64), (0, 32))
+"""For more rows than this, the batch."""
+RATES = {"polar": 0.2, "pogo": 0.1, "landing-pc": 0.05, "landing-sgd": 0.01, "adam": 0.01}
+
+
+def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> TrainingConfig:
+    """The options with every "auto" replaced."""
+    optimiser = _optimiser(config, model)
+    batch = _batch(config, train)
+    epochs = config.epochs
+    if epochs == "auto":
+        least, most = EPOCHS
+        epochs = min(most, max(least, math.ceil(STEPS / train.steps(batch))))
+    lr = RATES[optimiser] if config.lr == "auto" else config.lr
+    unit = _unit(model) if config.unit == "auto" else config.unit
+    return config.replace(optimiser=optimiser, batch=batch, epochs=epochs, lr=lr, unit=unit)
+
+
+def _optimiser(config: TrainingConfig, model: SquaredCircuit) -> str:
+    if config.optimiser == "auto":
+        return "polar" if any(is_constrained(p) for p in model.parameters()) else "adam"
+    if config.optimiser == "adam" and model.is_unitary:
+        raise ParameterError(
+            "optimiser='adam' leaves the manifold of a unitary model, so its loss would flatter it. "
+            "Fix: 'polar', or a model of free weights, build(…, unitary=False)."
+        )
+    return config.optimiser
+
+
+def _batch(config: TrainingConfig, train: Feed) -> int:
+    if isinstance(train, Stream):
+        if config.batch not in ("auto", train.batch):
+            raise ParameterError(
+                f"batch={config.batch}, but the stream has batches of {train.batch}. "
+                f"Fix: Batches(…, batch={config.batch})."
+            )
+        return train.batch
+    fitting = next(batch for least, batch in BATCHES if train.count > least)
+    return min(fitting if config.batch == "auto" else config.batch, train.count)
+
+
+def _unit(model: SquaredCircuit) -> str:
+    """Bits per dimension of images, whose variables are discrete with the same number of states."""
+    domains, shape = Domains(model.structure), getattr(model, "shape", None)
+    is_image = shape is not None and len(shape) > 1
+    return "bits" if is_image and domains.is_discrete and len(domains.states) == 1 else "nats"

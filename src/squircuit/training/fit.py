@@ -1,0 +1,106 @@
+"""Train a model: the one call that most users need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from squircuit.errors import ParameterError
+from squircuit.models import SquaredCircuit
+from squircuit.training.checkpoint import RunFolder, identity
+from squircuit.training.config import TrainingConfig
+from squircuit.training.defaults import resolve
+from squircuit.training.history import History
+from squircuit.training.loop import Loop
+from squircuit.training.progress import Display, TensorBoard, terminal
+from squircuit.training.sources import open_data
+
+
+def fit(
+    model: SquaredCircuit,
+    train: Any,
+    valid: Any = None,
+    config: TrainingConfig | dict[str, Any] | str | Path | None = None,
+    *,
+    run: str | Path | None = None,
+    resume: bool = False,
+    **overrides: Any,
+) -> History:
+    """Train a model by maximum likelihood; it then has the weights of the best validation.
+
+    Rows with missing entries count with their marginal likelihood. The same seed gives the same result on the
+    same machine, also for a run that was interrupted and resumed. Ctrl-C ends training after the present
+    step; a second one at once.
+
+    Args:
+        model: trained from its present weights, on its device.
+        train: a tensor, an array or a numeric data frame (n, d) in which NaN is missing, a `Table`, a
+            `Dataset` (with its validation data), `Batches`, or a path; .npy and Parquet files and mapped
+            arrays stream.
+        valid: the same; None: ``valid_fraction`` of the rows in memory are held out, and streams have none.
+        config: a `TrainingConfig`, a mapping, or the path of a TOML, YAML or JSON file.
+        run: a folder for config.json, history.jsonl, checkpoint.safetensors and best.safetensors; None:
+            nothing is written.
+        resume: go on with the run in that folder, or begin it.
+        overrides: options of the config.
+
+    Raises:
+        ParameterError, DataError, FormatError: before anything is changed; DataError also where rows have
+            probability 0 under the model, which then has its last good weights.
+
+    Example:
+        >>> import squircuit as sq, torch
+        >>> x = torch.randint(2, (200, 1), generator=torch.Generator().manual_seed(0)).expand(-1, 4)
+        >>> model = sq.SquaredCircuit(sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2))
+        >>> history = sq.fit(model, x, epochs=20, progress=False)
+        >>> round(history.best.valid, 1)  # log 2 nats: all columns are one fair coin
+        0.7
+        >>> sq.fit(model, x, epoch=20)
+        Traceback (most recent call last):
+        squircuit.errors.ParameterError: there is no option 'epoch'. Fix: did you mean 'epochs'? ...
+    """
+    if not isinstance(model, SquaredCircuit):
+        raise ParameterError(f"fit trains a SquaredCircuit, got {model!r}. Fix: sq.SquaredCircuit(circuit).")
+    settings = TrainingConfig.of(config, **overrides)
+    folder = _folder(run, resume, settings)
+    data = open_data(model, train, valid, settings)
+    settings = resolve(settings, model, data.train)
+    loop = Loop(model, data, settings, folder, _displays(settings, folder))
+    if folder is not None:
+        _prepare(loop, folder)
+    return loop.history() if loop.is_over else loop.run()
+
+
+def _folder(run: str | Path | None, resume: bool, config: TrainingConfig) -> RunFolder | None:
+    """The folder of the run, with everything refused that can be refused without data."""
+    if run is None:
+        if resume or config.tensorboard:
+            wish = "resume=True" if resume else "tensorboard=True"
+            raise ParameterError(f"{wish} needs the folder of the run. Fix: pass run='some/folder'.")
+        return None
+    folder = RunFolder(os.fspath(run))
+    if folder.is_begun and not resume:
+        raise ParameterError(
+            f"{folder.path} holds a run. Fix: resume=True to go on with it, or pass another folder."
+        )
+    return folder
+
+
+def _prepare(loop: Loop, folder: RunFolder) -> None:
+    """Begin the run in its folder, or go on with the one that is there."""
+    this = identity(loop.model, loop.config, loop.data)
+    if folder.is_begun:
+        folder.require_same(this)
+        loop.resume()
+    else:
+        folder.begin(this, loop.save)
+
+
+def _displays(config: TrainingConfig, folder: RunFolder | None) -> list[Display]:
+    displays: list[Display] = []
+    if config.progress:
+        displays.append(terminal(config.unit, int(config.epochs)))
+    if config.tensorboard and folder is not None:
+        displays.append(TensorBoard(folder.path / "tensorboard"))
+    return displays

@@ -1,0 +1,255 @@
+"""Epochs, validations, checkpoints: what happens between the steps."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from contextlib import nullcontext
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.errors import FormatError
+from squircuit.models import SquaredCircuit
+from squircuit.training.averaging import Average, put, wearing, weights_of
+from squircuit.training.checkpoint import RunFolder
+from squircuit.training.config import TrainingConfig
+from squircuit.training.domains import Jitter
+from squircuit.training.evaluation import Scores, evaluate, in_unit, warn_if_off_manifold
+from squircuit.training.history import Epoch, History
+from squircuit.training.interrupts import Interrupts
+from squircuit.training.progress import Display
+from squircuit.training.schedule import factor
+from squircuit.training.sources import Data
+from squircuit.training.state import State
+from squircuit.training.steps import DivergedError, Steps, require_good
+
+LOOK = 50
+"""Steps of a captured graph between two looks at the loss: each waits for the device."""
+
+
+@final
+class Loop:
+    """A training run, new or resumed.
+
+    Args:
+        model: to be trained.
+        data: for it.
+        config: with no option left at "auto".
+        folder: for its files, or None.
+        displays: that show it.
+    """
+
+    def __init__(
+        self,
+        model: SquaredCircuit,
+        data: Data,
+        config: TrainingConfig,
+        folder: RunFolder | None,
+        displays: list[Display],
+    ) -> None:
+        self.model, self.data, self.config, self.folder, self.displays = model, data, config, folder, displays
+        self.state, self.steps = State(), Steps(model, config)
+        self.best, self.average = (
+            weights_of(model),
+            Average(model, config.average) if config.average else None,
+        )
+        self.jitter = Jitter.of(model.structure, config.jitter, config.seed, model.device)
+        self.total = torch.zeros(2, dtype=torch.float64, device=model.device)
+        self._epoch_steps = data.train.steps(int(config.batch))
+        self._epochs = int(config.epochs)
+        self._saved, self._written_best = time.monotonic(), -1
+
+    # ------------------------------------------------------------------ running
+
+    def run(self) -> History:
+        """Train to the end, or until something stops it; the model then has the best weights."""
+        history, mode = None, self.model.training
+        self._show("start", self.state.step, self._epochs * self._epoch_steps)
+        try:
+            with Interrupts(terminates=self.folder is not None) as interrupts, torch.enable_grad():
+                self.model.train()
+                self._train(interrupts)
+                put(self.model, self.best)
+                history = self.history()
+        except BaseException:
+            put(self.model, self.best)
+            raise
+        finally:
+            self.model.train(mode)
+            self._show("stop", history)
+        interrupts.pass_on()
+        return history
+
+    @property
+    def is_over(self) -> bool:
+        """The run ended before it was resumed."""
+        return self.state.stopped != "running"
+
+    def history(self) -> History:
+        """What happened so far."""
+        state = self.state
+        return History(tuple(state.rows), self.config.unit, state.best_epoch, state.stopped)
+
+    def _train(self, interrupts: Interrupts) -> None:
+        started = time.monotonic() - self.state.seconds
+        try:
+            while self.state.stopped == "running":
+                self._epoch(interrupts, started)
+        except DivergedError as error:
+            where = f"epoch {self.state.epoch + 1}, step {self.state.step + 1}"
+            self.state.stopped = f"failed: {error} ({where})"
+            warnings.warn(
+                f"training stopped in {where}: {error}. The model has the weights of epoch "
+                f"{self.state.best_epoch}. Fix: a smaller lr than {self.config.lr}.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        if self.folder is not None:
+            self.save()
+
+    def _epoch(self, interrupts: Interrupts, started: float) -> None:
+        """The steps of one epoch that are left, and what comes after them."""
+        state, batch, seed = self.state, int(self.config.batch), self.config.seed
+        if state.position == 0:
+            self.total.zero_()
+        for rows in self.data.train.batches(batch, seed, state.epoch, state.position):
+            x = rows.x if self.jitter is None else self.jitter(rows.x, state.step)
+            self.total += self.steps(rows._replace(x=x), self._factor(state.step))
+            if self.average is not None:
+                self.average.update(state.step)
+            state.step, state.position = state.step + 1, state.position + 1
+            state.seconds = time.monotonic() - started
+            if self.steps.looks_at_once or state.position % LOOK == 0:
+                self._look()
+            if interrupts.received is not None:
+                state.stopped = "interrupted"
+                return
+            self._save_in_time()
+        self._look()
+        self._close_epoch(started)
+
+    def _look(self) -> None:
+        """Read the loss of the epoch so far: stop if it is not finite, else show it."""
+        require_good(self.total, self.state.position * int(self.config.batch))
+        mean = self.total[0].item() / self.state.position
+        self._show("step", self.state.step, self.state.epoch + 1, self._in_unit(mean))
+
+    def _close_epoch(self, started: float) -> None:
+        """Validate, note, keep the best weights, and say whether training goes on."""
+        state, config = self.state, self.config
+        state.epoch, mean = state.epoch + 1, self.total[0].item() / state.position
+        state.position = 0
+        last = state.epoch == self._epochs
+        scores = self._validate() if last or state.epoch % config.valid_every == 0 else None
+        state.seconds = time.monotonic() - started
+        state.rows.append(self._row(mean, scores))
+        if config.patience and state.waited >= config.patience:
+            state.stopped = f"early stopping: no better validation in {config.patience}"
+        elif last:
+            state.stopped = "finished"
+        self._show("epoch", state.rows[-1], None if math.isinf(state.best) else self._in_unit(state.best))
+        if self.folder is not None:
+            self.folder.write_history(state.rows)
+
+    def _validate(self) -> Scores:
+        """Scores of the present weights, or of their average; the weights are kept if they are the best."""
+        state = self.state
+        evaluated = None if self.average is None else self.average.retracted()
+        with nullcontext() if evaluated is None else wearing(self.model, evaluated):
+            scores = evaluate(self.model, self.data.valid)
+        if self.model.is_unitary and all(row.normalised for row in state.rows):
+            warn_if_off_manifold(scores, self.config.optimiser)
+        if self._is_better(scores.loss):
+            best = math.inf if scores.loss is None else scores.loss
+            state.best, state.best_epoch, state.waited = best, state.epoch, 0
+            self.best = evaluated or weights_of(self.model)
+        else:
+            state.waited += 1
+        return scores
+
+    def _is_better(self, loss: float | None) -> bool:
+        """Without validation data the last weights are the best; the first finite or infinite loss is."""
+        if loss is None or self.state.best_epoch == 0:
+            return loss is None or not math.isnan(loss)
+        return loss < self.state.best
+
+    def _row(self, mean: float, scores: Scores | None) -> Epoch:
+        state, loss = self.state, None if scores is None else scores.loss
+        return Epoch(
+            epoch=state.epoch,
+            step=state.step,
+            train=self._in_unit(mean),
+            valid=None if loss is None else self._in_unit(loss),
+            log_z=None if scores is None else scores.log_z,
+            normalised=self.model.is_unitary if scores is None else scores.normalised,
+            lr=float(self.config.lr) * self._factor(state.step - 1),
+            seconds=round(state.seconds, 3),
+        )
+
+    def _factor(self, step: int) -> float:
+        config = self.config
+        total = self._epochs * self._epoch_steps
+        return factor(step, total, config.schedule, config.warm_up, config.final_lr)
+
+    def _in_unit(self, nats: float) -> float:
+        return in_unit(nats, self.config.unit, len(self.model.structure.scope))
+
+    def _show(self, what: str, *values: Any) -> None:
+        for display in self.displays:
+            getattr(display, what)(*values)
+
+    # ------------------------------------------------------------------ files
+
+    def _save_in_time(self) -> None:
+        if self.folder is None or time.monotonic() - self._saved < 60 * self.config.checkpoint_minutes:
+            return
+        self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint, and the best weights if they are others than those written."""
+        assert self.folder is not None
+        self.folder.save(dict(self._tensors()), self.state.to_dict())
+        if self.state.best_epoch != self._written_best:
+            with wearing(self.model, self.best):
+                self.folder.write_best(self.model)
+            self._written_best = self.state.best_epoch
+        self._saved = time.monotonic()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        held = dict(self.steps.tensors()) | {"total": self.total}
+        held |= {f"best.{name}": value for name, value in self.best.items()}
+        if self.average is not None:
+            held |= {f"average.{name}": value for name, value in self.average.weights.items()}
+        return held
+
+    def resume(self) -> None:
+        """Go on where the folder's checkpoint is."""
+        assert self.folder is not None
+        stored = self.folder.load()
+        expected = {n: v.shape for n, v in self._tensors().items() if not n.startswith("optimiser.")}
+        try:
+            if any(stored.tensors[name].shape != shape for name, shape in expected.items()):
+                raise FormatError("tensors of other shapes")
+            self.state = State.from_dict(stored.document)
+            self.steps.load(stored.tensors)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"{self.folder.path}: the checkpoint does not fit the model ({error!r}). "
+                "Fix: start again in another folder."
+            ) from error
+        self._load_kept(stored.tensors)
+        if self.state.stopped == "interrupted":
+            self.state.stopped = "running"
+        if self.is_over:
+            put(self.model, self.best)
+
+    def _load_kept(self, tensors: dict[str, Tensor]) -> None:
+        self.total.copy_(tensors["total"])
+        for name, value in self.best.items():
+            value.copy_(tensors[f"best.{name}"])
+        if self.average is not None:
+            for name, value in self.average.weights.items():
+                value.copy_(tensors[f"average.{name}"])

@@ -1,0 +1,145 @@
+"""One step of training: loss, gradient, update; on a GPU replayed as one CUDA graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from squircuit.errors import DataError
+from squircuit.execution.graph import CapturedStep
+from squircuit.execution.partition import has_cross_terms
+from squircuit.models import SquaredCircuit
+from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
+from squircuit.optim.base import is_constrained
+from squircuit.training.config import TrainingConfig
+from squircuit.training.feed import Batch
+
+METHODS: dict[str, type[Any]] = {
+    "polar": Polar, "pogo": POGO, "landing-pc": LandingPC, "landing-sgd": LandingSGD, "adam": Polar,
+}  # fmt: skip
+"""Adam is the ordinary group of any of them."""
+ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}
+
+
+class DivergedError(Exception):
+    """The loss or a gradient is no longer a number; the message says where."""
+
+
+@final
+class Steps:
+    """Steps of −mean log p(x) with one optimiser.
+
+    Args:
+        model: to be trained; in training mode.
+        config: with no option left at "auto".
+    """
+
+    def __init__(self, model: SquaredCircuit, config: TrainingConfig) -> None:
+        self.model = model
+        self._rates = {
+            name: torch.tensor(0.0, dtype=torch.float64, device=model.device) for name in ("lr", "lr_free")
+        }
+        self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
+        self.optimiser = _optimiser(model, config.optimiser, self._rates)
+        self._captures = config.graph and model.device.type == "cuda" and _is_capturable(model)
+        self._captured: CapturedStep | None = None
+        self._shape = torch.Size()
+
+    @property
+    def looks_at_once(self) -> bool:
+        """The host sees every loss before weights change; else call `require_good` now and then."""
+        return not self._captures
+
+    def __call__(self, batch: Batch, factor: float) -> Tensor:
+        """One step at a share of the learning rates; returns loss and rows of probability 0: (2,)."""
+        for name, rate in self._rates.items():
+            rate.fill_(factor * self._largest[name])
+        if not self._captures or batch.missing is not None:
+            return self._step(batch.x, batch.missing)
+        if self._captured is None or self._shape != batch.x.shape:
+            self._captured, self._shape = self._capture(batch.x), batch.x.shape
+        return self._captured(batch.x)
+
+    def _step(self, x: Tensor, missing: Tensor | None = None) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        log_p = self.model.log_prob(x, missing)
+        loss = -log_p.mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        found = torch.stack([loss.detach().double(), (log_p.detach() == -torch.inf).sum().double()])
+        if not self._captures or missing is not None:
+            require_good(found, len(x))
+        try:
+            self.optimiser.step()
+        except FloatingPointError as error:
+            raise DivergedError(str(error)) from error
+        return found
+
+    def _capture(self, x: Tensor) -> CapturedStep:
+        """The step as a graph; capturing takes steps, so weights and states are put back."""
+        kept = {name: value.to("cpu", copy=True) for name, value in self.tensors()}
+        captured = CapturedStep(self._step, x)
+        with torch.no_grad():
+            for name, value in self.tensors():
+                value.copy_(kept[name]) if name in kept else value.zero_()
+        return captured
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Weights and the state of the optimiser, by name, to be saved or changed in place."""
+        for name, parameter in self.model.named_parameters():
+            yield f"model.{name}", parameter.data
+            for key, value in self.optimiser.state.get(parameter, {}).items():
+                yield f"optimiser.{key}.{name}", value
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Put back what `tensors` gave."""
+        named = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, parameter in named.items():
+                parameter.copy_(tensors[f"model.{name}"])
+        for full, value in tensors.items():
+            kind, _, rest = full.partition(".")
+            if kind == "optimiser":
+                key, _, name = rest.partition(".")
+                self.optimiser.state[named[name]][key] = value.to(named[name].device, copy=True)
+
+
+def require_good(found: Tensor, rows: int) -> None:
+    """Raise if a loss is not finite, or rows have probability 0.
+
+    Args:
+        found: sum of losses, and of the numbers of rows of probability 0: (2,).
+        rows: how many rows were looked at.
+    """
+    loss, impossible = found.tolist()
+    if impossible:
+        raise DataError(
+            f"{impossible:.0f} of {rows} training rows have probability 0 under the model, so the likelihood "
+            "cannot be maximised; the weights are good ones from before. Fix: leave these rows out, or build "
+            "a model with more units or wider input functions."
+        )
+    if not math.isfinite(loss):
+        raise DivergedError(f"the loss is {loss}")
+
+
+def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:
+    """Weights at rate ``lr``, semi-unitary ones on their manifold; all else at ``lr_free``."""
+    weights = {stack.name for stack in model.plan.stacks}
+    groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        constrained = is_constrained(parameter) and method != "adam"
+        groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
+    made = [
+        {"params": params, "constrained": constrained, "lr" if constrained else "free_lr": rates[rate]}
+        for (constrained, rate), params in groups.items()
+    ]
+    optimiser: StiefelOptimizer = METHODS[method](made, **(ADAM if method == "adam" else {}))
+    return optimiser
+
+
+def _is_capturable(model: SquaredCircuit) -> bool:
+    """The step waits for nothing on the host: Z is 1, or comes from one pass on the device."""
+    return model.is_unitary or not has_cross_terms(model.plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pkgutil import iter_modules, resolve_name
+from types import FunctionType
 from typing import Any
 
 from docutils import nodes
@@ -78,7 +79,7 @@ def escape_bars(app: Sphinx, what: str, name: str, found: Any, options: Any, lin
 
 def add_table(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
     """After a module's own words, a table of its public functions and classes."""
-    names = [n for n in getattr(found, "__all__", []) if callable(getattr(found, n))]
+    names = [n for n in getattr(found, "__all__", []) if isinstance(getattr(found, n), type | FunctionType)]
     if what == "module" and names:
         lines += ["", ".. autosummary::", "   :nosignatures:", "", *(f"   {n}" for n in names), ""]
 

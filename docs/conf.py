@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from pkgutil import iter_modules, resolve_name
 from types import FunctionType
 from typing import Any
@@ -35,7 +36,7 @@ myst_heading_anchors = 3
 
 # notebooks: executed once, and again only when they change
 nb_execution_mode = "cache"
-nb_execution_cache_path = "../build/notebooks"
+nb_execution_cache_path = str(Path(__file__).resolve().parents[1] / "build" / "notebooks")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
@@ -68,6 +69,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("autodoc-process-docstring", add_table)
     app.connect("missing-reference", link_to_folder)
+    app.connect("doctree-read", trim_code)
 
 
 def escape_bars(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
@@ -82,6 +84,13 @@ def add_table(app: Sphinx, what: str, name: str, found: Any, options: Any, lines
     names = [n for n in getattr(found, "__all__", []) if isinstance(getattr(found, n), type | FunctionType)]
     if what == "module" and names:
         lines += ["", ".. autosummary::", "   :nosignatures:", "", *(f"   {n}" for n in names), ""]
+
+
+def trim_code(app: Sphinx, doctree: nodes.document) -> None:
+    """Doctests in Markdown end with an empty line, for doctest's sake; it need not be seen."""
+    for block in doctree.findall(nodes.literal_block):
+        block.rawsource = block.astext().rstrip("\n")
+        block.children = [nodes.Text(block.rawsource)]
 
 
 def link_to_folder(app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element) -> Any:

@@ -15,7 +15,8 @@ import squircuit as sq
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-FOLDERS = [name for name in sq.__all__ if isinstance(getattr(sq, name), ModuleType)]
+PUBLIC = [getattr(sq, name) for name in sq.__all__]
+FOLDERS = sorted({getattr(item, "__module__", item.__name__).split(".")[1] for item in PUBLIC})
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The family of docs/guides/writing-a-family.md obeys the laws of every family; the guide quotes real code."""
+"""The family of docs/guides/writing-a-family.md obeys the laws of all families; it quotes real code."""
 
 from __future__ import annotations
 

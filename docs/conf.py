@@ -52,7 +52,8 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 default_role = "code"
 python_use_unqualified_type_names = True
-nitpick_ignore_regex = [("py:.*", r"(?!squircuit\b).*")]  # other packages: there may be no network
+# types of other packages, for which there would have to be a network, and aliases of theirs
+nitpick_ignore_regex = [("py:.*", r"(torch|numpy|collections|pathlib)\..*|Tensor|Number|Rows|Mask")]
 
 html_theme = "furo"
 html_title = "squircuit"
@@ -66,10 +67,17 @@ CODE = r"(``.*?``|:math:`.*?`|^ *(?:>>>|\.\. ).*?(?:\n *\n|\Z))"  # spans, docte
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)  # before napoleon, at 500
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("autodoc-process-docstring", add_table)
     app.connect("missing-reference", link_to_folder)
     app.connect("doctree-read", trim_code)
+
+
+def keep_colons(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """Napoleon takes what stands before a colon in the first line of a property for its type."""
+    if what in ("attribute", "data", "property"):
+        lines[:0] = ["..", ""]  # an empty comment
 
 
 def escape_bars(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test format constraints clean
+.PHONY: demo test docs format constraints clean
 
 demo: $(VENV)/installed  ## the circuits of the paper's figures, their properties, Z = 1 and a marginal
 	$(BIN)/python examples/demo.py
@@ -13,6 +13,9 @@ test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, READM
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2
+
+docs: $(VENV)/installed  ## the site, in build/docs/index.html; notebooks are executed where they have changed
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

@@ -203,3 +203,18 @@ def test_unknown_variables_to_integrate_are_named():
     circuit = sq.build(sq.regions.linear(2), X, 2).initialise()
     with pytest.raises(sq.ParameterError, match=r"unknown variables \{7\}"):
         sq.marginal(circuit, [[0, 0]], over=[7])
+
+
+class Maximum(sq.Layer):
+    def __init__(self, inputs):
+        self._set(inputs=tuple(inputs), scope=frozenset().union(*(i.scope for i in inputs)), units=2)
+
+
+@pytest.mark.parametrize("validate", [True, False])
+def test_a_layer_of_another_kind_is_refused_since_algorithms_would_pass_it_over(validate):
+    layer = Maximum([sq.Input(0, X, units=2), sq.Input(1, X, units=2)])
+    for root in (layer, sq.Sum(layer, units=1)):
+        with pytest.raises(
+            sq.ParameterError, match=r"maximum layer over \{0,1\}: Maximum is not a kind.*Fix"
+        ):
+            sq.Circuit(root, validate=validate)

@@ -15,11 +15,22 @@ def check_structure(
     layers: Sequence[Layer], roots: Sequence[Layer], root_weights: Parameter | None, *, strict: bool
 ) -> None:
     """Raise one clear error where layers do not form a circuit; ``strict`` adds smooth and decomposable."""
+    _check_kinds(layers)
     _check_domains(layers)
     _check_roots(roots, root_weights)
     if strict:
         for _, failure in (*overlapping_products(layers), *uneven_sums(layers)):
             raise failure
+
+
+def _check_kinds(layers: Sequence[Layer]) -> None:
+    """Another kind would be passed over by some algorithms, and their answers be wrong."""
+    for layer in layers:
+        if not isinstance(layer, Input | Hadamard | Kronecker | Sum):
+            raise ParameterError(
+                f"{layer.label}: {type(layer).__name__} is not a kind of layer that circuits are made of. "
+                "Fix: use Input, Hadamard, Kronecker and Sum; other functions of one variable are families."
+            )
 
 
 def overlapping_products(layers: Sequence[Layer]) -> Iterator[tuple[Layer, StructureError]]:

@@ -1,7 +1,7 @@
 """Questions to a circuit: partition functions, marginals, conditionals, samples of its square.
 
-On symbolic circuits the three algorithms of the paper (:mod:`orthogonal`, :mod:`unitary`, :mod:`squared`);
-on models, whose methods call them, the folded and scaled ones, from :mod:`schedule` to :mod:`walk`.
+On symbolic circuits the three algorithms of the paper (``orthogonal``, ``unitary``, ``squared``);
+on models, whose methods call them, the folded and scaled ones, from ``schedule`` to ``walk``.
 """
 
 from squircuit.inference import orthogonal, unitary

@@ -34,7 +34,7 @@ class Site:
     circuits") are trees of such sites.
 
     Args:
-        tensor: axes (up, *children); an array or a tensor.
+        tensor: axes ``(up, *children)``; an array or a tensor.
         children: sites, or integers from 0: variables.
 
     Example:

@@ -48,7 +48,7 @@ class Verdict:
 
 
 def require(verdict: Verdict, fix: str) -> None:
-    """Raise a :class:`StructureError` unless the verdict holds."""
+    """Raise a :class:`~squircuit.errors.StructureError` unless the verdict holds."""
     if not verdict:
         answer = "not decided, " if verdict.holds is None else ""
         raise StructureError(verdict.name, verdict.where or "circuit", answer + verdict.reason, fix)

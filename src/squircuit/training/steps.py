@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from squircuit.errors import DataError
+from squircuit.errors import DataError, ParameterError
 from squircuit.execution.graph import CapturedStep
 from squircuit.execution.partition import has_cross_terms
 from squircuit.models import SquaredCircuit
@@ -128,6 +128,8 @@ def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> 
     for name, parameter in model.named_parameters():
         constrained = is_constrained(parameter) and method != "adam"
         groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
+    if not groups:
+        raise ParameterError("the model has no parameters to train. Fix: build it with mixing=True.")
     made = [
         {"params": params, "constrained": constrained, "lr" if constrained else "free_lr": rates[rate]}
         for (constrained, rate), params in groups.items()

@@ -106,7 +106,7 @@ def run_elsewhere(folder, options):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_process_loses_nothing_that_changes_the_result(number, tmp_path):
-    options = OPTIONS | {"epochs": 60, "batch": 16}
+    options = OPTIONS | {"epochs": 30, "batch": 16}
     process = run_elsewhere(tmp_path, options)
     try:
         started = time.monotonic()
@@ -119,7 +119,7 @@ def test_a_killed_process_loses_nothing_that_changes_the_result(number, tmp_path
     finally:
         process.kill()
     state = storage.read(tmp_path / "checkpoint.safetensors", "checkpoint").document
-    assert 0 < state["step"] < 60 * 13
+    assert 0 < state["step"] < 30 * 13
     whole, model = model_of_coins(), model_of_coins(seed=3)
     expected = outcome(sq.fit(whole, coins(), **options), whole)
     resumed = sq.fit(model, coins(), run=tmp_path, resume=True, **options | {"checkpoint_minutes": 5.0})

@@ -61,10 +61,8 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        if ctx.tables == 1 and len(x) > 1:  # all folds are samples of one table
-            gradient = gradient.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
-            x = x.reshape(1, -1)
-        return kernel.scatter(gradient.contiguous(), x, ctx.values), None
+        found = kernel.scatter(gradient.contiguous(), x, ctx.values)
+        return found.sum(dim=0, keepdim=True) if ctx.tables < len(x) else found, None
 
 
 def _functions(group: InputGroup, x: Tensor, values: Mapping[str, Tensor]) -> Tensor:

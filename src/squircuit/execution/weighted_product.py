@@ -19,6 +19,7 @@ from squircuit.execution import planar
 from squircuit.execution.kernels import products, rows
 
 CHUNK = 1 << 20  # numbers of T and b that a CPU handles at a time
+COPIES = 1 << 26  # numbers of the gradients of a tied weight that a GPU holds before they are summed
 
 
 @final
@@ -199,13 +200,23 @@ def _matmul(weight: Tensor, right: Tensor) -> Tensor:
 
 
 def _accumulate(total: Tensor, outer: Tensor, right: Tensor, fresh: bool) -> None:
-    """total (+)= P E(b)ᵀ, summed over the folds if they share one matrix (without making F copies)."""
+    """total (+)= P E(b)ᵀ, summed over the folds if they share one matrix."""
     if len(total) < len(outer):
-        outer, right = (part.transpose(0, 1).flatten(1).unsqueeze(0) for part in (outer, right))
-    if fresh:
+        _accumulate_tied(total, outer, right, fresh)
+    elif fresh:
         torch.bmm(outer, right.mT, out=total)
     else:
         total.baddbmm_(outer, right.mT)
+
+
+def _accumulate_tied(total: Tensor, outer: Tensor, right: Tensor, fresh: bool) -> None:
+    """Σ_f P_f E(b_f)ᵀ, some folds at a time: one long product would copy P, and fill a GPU badly."""
+    step = max(1, (COPIES if total.is_cuda else CHUNK) // max(1, total.numel()))
+    for start in range(0, len(outer), step):
+        part = slice(start, start + step)
+        found = torch.bmm(outer[part], right[part].mT).sum(dim=0, keepdim=True)
+        total.copy_(found) if fresh else total.add_(found)
+        fresh = False
 
 
 def product_gradients(kind: str, factors: list[Tensor], gradient: Tensor, targets: list[Tensor]) -> None:

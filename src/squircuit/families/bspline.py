@@ -10,6 +10,7 @@ from torch import Tensor
 
 from squircuit.families.base import Family, Values
 from squircuit.families.checks import require_count, require_ordered, wrong
+from squircuit.families.constants import constant
 from squircuit.families.domain import Interval
 from squircuit.families.quadrature import spread
 
@@ -64,7 +65,7 @@ class BSpline(Family):
         return Interval(self.low, self.high)
 
     def _functions(self, x: Tensor, values: Values) -> Tensor:
-        knots = self._knots().to(x)
+        knots = constant(tuple(self._knots().tolist()), x)
         x = x[..., None]
         upper = knots[1:].clone()
         upper[self.size - 1] = torch.inf  # the last piece is closed: the end of the interval belongs to it

@@ -97,11 +97,11 @@ class Fourier(Family):
 
     def _phases(self, turns: Tensor) -> Tensor:
         """2π k · turns for every k, (...,) → (..., size)."""
-        return 2 * math.pi * turns[..., None] * self._frequencies().to(turns)
+        return 2 * math.pi * turns[..., None] * self._frequencies(turns.device).to(turns)
 
-    def _frequencies(self) -> Tensor:
+    def _frequencies(self, device: torch.device | None = None) -> Tensor:
         """k = −K, …, K, (size,)."""
-        return torch.arange(self.size) - self.size // 2
+        return torch.arange(self.size, device=device) - self.size // 2
 
     def _shift(self, values: Values | None) -> Tensor:
         like = torch.tensor(self.shift, dtype=torch.float64, device=device_of(values))

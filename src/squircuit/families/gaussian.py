@@ -12,6 +12,7 @@ from torch import Tensor
 
 from squircuit.families.base import Family, Values, device_of
 from squircuit.families.checks import is_finite, require_count, require_flag, wrong
+from squircuit.families.constants import constant
 from squircuit.families.domain import Line
 from squircuit.families.recurrence import REACH, standardise
 
@@ -108,7 +109,7 @@ class Gaussian(Family):
     def _placed(self, like: Tensor, values: Values) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, (K,) each, in the dtype of ``like``."""
         if not self.learnable:
-            return like.new_tensor(self._locs), like.new_tensor(self._scales)
+            return constant(self._locs, like), constant(self._scales, like)
         return values["loc"], values["log_scale"].exp()
 
     def _float64(self, values: Values | None) -> tuple[Tensor, Tensor]:

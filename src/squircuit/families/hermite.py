@@ -11,6 +11,7 @@ from torch import Tensor
 
 from squircuit.families.base import Family, Values, device_of
 from squircuit.families.checks import require_count, require_finite, require_flag, require_positive
+from squircuit.families.constants import constant
 from squircuit.families.domain import Line
 from squircuit.families.recurrence import REACH, standardise, three_term
 
@@ -98,7 +99,7 @@ class Hermite(Family):
     def _placed(self, like: Tensor, values: Values) -> tuple[Tensor, Tensor]:
         """μ and σ as scalars in the dtype of ``like``."""
         if not self.learnable:
-            return like.new_tensor(self.loc), like.new_tensor(self.scale)
+            return constant(self.loc, like), constant(self.scale, like)
         return values["loc"], values["log_scale"].exp()
 
 

@@ -67,7 +67,7 @@ class Orthonormalised(Family):
 
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         # In float64 whatever x is: the mixing matrix of nearly dependent functions cancels leading digits.
-        rows = self.base.evaluate(x.double()) @ _mixing(self.base).to(x.device)
+        rows = self.base.evaluate(x.double()) @ _mixing(self.base, x.device)
         return rows.to(x.dtype.to_complex() if self.is_complex else x.dtype)
 
     def integrals(self, values: Values | None = None) -> Tensor:
@@ -83,10 +83,18 @@ class Orthonormalised(Family):
         return self.base.pieces()
 
 
-def _mixing(base: Family) -> Tensor:
+def _mixing(base: Family, device: torch.device | None = None) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
-    mixing: Tensor = _cached_mixing(base)
+    mixing: Tensor = _moved_mixing(base, device) if device is not None else _cached_mixing(base)
     return mixing
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+@lru_cache(maxsize=1024)
+def _moved_mixing(base: Family, device: torch.device) -> Tensor:
+    with torch.inference_mode(mode=False), torch.no_grad():
+        mixing: Tensor = _cached_mixing(base).to(device)
+        return mixing
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # traced through, the cache would be lost

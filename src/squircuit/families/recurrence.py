@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from squircuit.families.constants import constant
+
 STEP = 22.0  # one rescaling divides by exp(22) ≈ 2³²; a whole number, so that sums of exponents are exact
 REACH = 45.0  # exp(−45²/2) is zero in every floating-point type
 
@@ -19,7 +21,7 @@ def standardise(x: Tensor, loc: Tensor | float, scale: Tensor | float, reach: fl
 
     Far points are replaced before the division, as its overflow would put 0 · ∞ into the gradient.
     """
-    middle, width = (torch.as_tensor(v, dtype=x.dtype, device=x.device).detach() for v in (loc, scale))
+    middle, width = (v.detach() if isinstance(v, Tensor) else constant(v, x) for v in (loc, scale))
     far = ((x.detach() - middle) / width).abs() > reach
     return torch.where(far, reach, (torch.where(far, middle, x) - loc) / scale)
 

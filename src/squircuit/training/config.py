@@ -66,7 +66,7 @@ class TrainingConfig:
     final_lr: float = 0.01
     valid_fraction: float = 0.1
     valid_every: int = 1
-    patience: int = 10
+    patience: int | Auto = "auto"
     average: float = 0.0
     jitter: float = 0.0
     unit: str = "auto"

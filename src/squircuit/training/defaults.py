@@ -11,12 +11,14 @@ from squircuit.training.config import TrainingConfig
 from squircuit.training.domains import Domains
 from squircuit.training.feed import Feed, Stream
 
-STEPS = 3000
+STEPS = 1500
 """Of a training run by default, if early stopping does not end it before."""
 EPOCHS = (10, 200)
 """At least and at most, by default."""
 BATCHES = ((10_000, 256), (3_000, 128), (500, 64), (0, 32))
 """For more rows than this, the batch."""
+LEAST_PATIENCE = 10
+"""And a quarter of all epochs: while the learning rate is large, validations are noisy."""
 RATES = {"polar": 0.2, "pogo": 0.1, "landing-pc": 0.05, "landing-sgd": 0.01, "adam": 0.01}
 
 
@@ -24,13 +26,18 @@ def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> Train
     """The options with every "auto" replaced."""
     optimiser = _optimiser(config, model)
     batch = _batch(config, train)
-    epochs = config.epochs
-    if epochs == "auto":
-        least, most = EPOCHS
-        epochs = min(most, max(least, math.ceil(STEPS / train.steps(batch))))
+    epochs = _epochs(train.steps(batch)) if config.epochs == "auto" else config.epochs
+    patience = max(LEAST_PATIENCE, epochs // 4) if config.patience == "auto" else config.patience
     lr = RATES[optimiser] if config.lr == "auto" else config.lr
     unit = _unit(model) if config.unit == "auto" else config.unit
-    return config.replace(optimiser=optimiser, batch=batch, epochs=epochs, lr=lr, unit=unit)
+    chosen = {"batch": batch, "epochs": epochs, "patience": patience, "lr": lr}
+    return config.replace(optimiser=optimiser, unit=unit, **chosen)
+
+
+def _epochs(steps: int) -> int:
+    """By how many steps an epoch has."""
+    least, most = EPOCHS
+    return min(most, max(least, math.ceil(STEPS / steps)))
 
 
 def _optimiser(config: TrainingConfig, model: SquaredCircuit) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.data import Batches, Encoded
@@ -17,6 +18,8 @@ from squircuit.training.domains import Domains
 
 BLOCK = 2**20
 """Numbers of a table that are evaluated or checked at a time."""
+BLOCK_ROWS = 2**13
+"""Rows at most that are evaluated at a time."""
 
 
 class Batch(NamedTuple):
@@ -77,19 +80,22 @@ class Memory(Feed):
 
     def batches(self, batch: int, seed: int, epoch: int, start: int = 0) -> Iterator[Batch]:
         order = np.random.default_rng([seed, epoch]).permutation(self.count)
+        index = torch.from_numpy(order).to(self._rows.device)  # at once: each copy waits for the device
         for number in range(start, self.steps(batch)):
-            yield self._take(order[number * batch : (number + 1) * batch])
+            part = slice(number * batch, (number + 1) * batch)
+            yield self._take(index[part], order[part])
 
     def blocks(self) -> Iterator[Batch]:
-        size = max(1, BLOCK // self._rows.shape[1])
+        size = min(BLOCK_ROWS, max(1, BLOCK // self._rows.shape[1]))
         for start in range(0, self.count, size):
-            yield self._take(np.arange(start, min(start + size, self.count)))
+            part = slice(start, start + size)
+            yield self._take(part, part)
 
     def fingerprint(self) -> str:
         return self._fingerprint
 
-    def _take(self, chosen: np.ndarray) -> Batch:
-        index = torch.from_numpy(chosen).to(self._rows.device)
+    def _take(self, index: Tensor | slice, chosen: NDArray[np.int64] | slice) -> Batch:
+        """Some rows, named to the device and to the host, which knows whether they are complete."""
         x = self._rows[index].to(self._device, self._dtype)
         if self._missing is None or self._incomplete is None or not self._incomplete[chosen].any():
             return Batch(x, None)

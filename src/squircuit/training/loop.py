@@ -146,7 +146,7 @@ class Loop:
         scores = self._validate() if last or state.epoch % config.valid_every == 0 else None
         state.seconds = time.monotonic() - started
         state.rows.append(self._row(mean, scores))
-        if config.patience and state.waited >= config.patience:
+        if state.waited >= int(config.patience) > 0:
             state.stopped = f"early stopping: no better validation in {config.patience}"
         elif last:
             state.stopped = "finished"
@@ -229,27 +229,19 @@ class Loop:
         """Go on where the folder's checkpoint is."""
         assert self.folder is not None
         stored = self.folder.load()
-        expected = {n: v.shape for n, v in self._tensors().items() if not n.startswith("optimiser.")}
+        held = {name: value for name, value in self._tensors().items() if not name.startswith("optimiser.")}
         try:
-            if any(stored.tensors[name].shape != shape for name, shape in expected.items()):
-                raise FormatError("tensors of other shapes")
+            found = [stored.tensors[name].expand_as(value) for name, value in held.items()]
             self.state = State.from_dict(stored.document)
-            self.steps.load(stored.tensors)
-        except (KeyError, TypeError, ValueError) as error:
+            self.steps.load_state(stored.tensors)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise FormatError(
                 f"{self.folder.path}: the checkpoint does not fit the model ({error!r}). "
                 "Fix: start again in another folder."
             ) from error
-        self._load_kept(stored.tensors)
+        for value, saved in zip(held.values(), found, strict=True):
+            value.copy_(saved)
         if self.state.stopped == "interrupted":
             self.state.stopped = "running"
         if self.is_over:
             put(self.model, self.best)
-
-    def _load_kept(self, tensors: dict[str, Tensor]) -> None:
-        self.total.copy_(tensors["total"])
-        for name, value in self.best.items():
-            value.copy_(tensors[f"best.{name}"])
-        if self.average is not None:
-            for name, value in self.average.weights.items():
-                value.copy_(tensors[f"average.{name}"])

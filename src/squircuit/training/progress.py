@@ -15,6 +15,9 @@ from squircuit.training.history import Epoch, History, in_words, log_z_text, los
 PAUSE = 2.0
 """Seconds at least between two lines where the output is no terminal."""
 
+WIDE = 100
+"""Columns of a terminal that has room for a bar beside the figures."""
+
 
 class Display:
     """Shows nothing; what other displays do more."""
@@ -38,26 +41,21 @@ class Bar(Display):
 
     def __init__(self, unit: str, epochs: int, console: Console) -> None:
         self._epochs, self._unit, self._seen = epochs, unit, ("–", "–", "–")
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(compact=True), console=console,
-        )  # fmt: skip
+        bar = [BarColumn(bar_width=20)] if console.width >= WIDE else []
+        left = TimeRemainingColumn(compact=True)  # first: narrow terminals cut the end
+        self._bar = Progress(left, *bar, TextColumn("{task.description}"), console=console)
 
     def start(self, done: int, steps: int) -> None:
-        self._task = self._bar.add_task("training", completed=done, total=steps, rate="")
+        self._task = self._bar.add_task("training", completed=done, total=steps)
         self._first, self._started = done, time.monotonic()
         self._bar.start()
 
     def step(self, step: int, epoch: int, loss: float) -> None:
         valid, best, log_z = self._seen
         rate = (step - self._first) / max(1e-9, time.monotonic() - self._started)
-        scores = f"loss {loss:.4f}  valid {valid}  best {best} {self._unit}  log Z {log_z}"
-        self._bar.update(
-            self._task,
-            completed=step,
-            description=f"epoch {epoch}/{self._epochs}  {scores}",
-            rate=f"{rate:.3g} steps/s",
-        )
+        scores = f"loss {loss:.4f} valid {valid} best {best} {self._unit} log Z {log_z}"
+        text = f"{rate:.3g}/s epoch {epoch}/{self._epochs} {scores}"
+        self._bar.update(self._task, completed=step, description=text)
 
     def epoch(self, row: Epoch, best: float | None) -> None:
         valid = self._seen[0] if row.valid is None else loss_text(row.valid)

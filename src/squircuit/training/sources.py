@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.data import Batches, Dataset, Encoded, Schema, Table, read, scan, split
@@ -140,7 +141,7 @@ class _Doors:
         )
 
 
-def _plain(rows: np.ndarray) -> np.ndarray:
+def _plain(rows: NDArray[Any]) -> NDArray[Any]:
     """As a type that torch computes with."""
     if rows.dtype.kind == "f":
         return rows.astype(np.float64 if rows.dtype.itemsize > 4 else np.float32)

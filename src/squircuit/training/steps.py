@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from squircuit.errors import DataError
+from squircuit.errors import DataError, ParameterError
 from squircuit.execution.graph import CapturedStep
 from squircuit.execution.partition import has_cross_terms
 from squircuit.models import SquaredCircuit
@@ -82,24 +82,20 @@ class Steps:
         """The step as a graph; capturing takes steps, so weights and states are put back."""
         kept = {name: value.to("cpu", copy=True) for name, value in self.tensors()}
         captured = CapturedStep(self._step, x)
-        with torch.no_grad():
-            for name, value in self.tensors():
-                value.copy_(kept[name]) if name in kept else value.zero_()
+        for name, value in self.tensors():
+            value.copy_(kept[name]) if name in kept else value.zero_()
         return captured
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Weights and the state of the optimiser, by name, to be saved or changed in place."""
         for name, parameter in self.model.named_parameters():
-            yield f"model.{name}", parameter.data
+            yield f"model.{name}", parameter.detach()
             for key, value in self.optimiser.state.get(parameter, {}).items():
                 yield f"optimiser.{key}.{name}", value
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """Put back what `tensors` gave."""
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Put back the state of the optimiser that `tensors` gave."""
         named = dict(self.model.named_parameters())
-        with torch.no_grad():
-            for name, parameter in named.items():
-                parameter.copy_(tensors[f"model.{name}"])
         for full, value in tensors.items():
             kind, _, rest = full.partition(".")
             if kind == "optimiser":
@@ -132,6 +128,8 @@ def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> 
     for name, parameter in model.named_parameters():
         constrained = is_constrained(parameter) and method != "adam"
         groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
+    if not groups:
+        raise ParameterError("the model has no parameters to train. Fix: build it with mixing=True.")
     made = [
         {"params": params, "constrained": constrained, "lr" if constrained else "free_lr": rates[rate]}
         for (constrained, rate), params in groups.items()

@@ -240,6 +240,26 @@ def test_a_captured_step_is_the_step(units):
 
 
 @needs_gpu
+@pytest.mark.parametrize(
+    "family",
+    [
+        sq.Fourier(5, period=6.0), sq.Fourier(5, period=6.0, learnable=True), sq.Hermite(5), sq.Legendre(5, -3, 3),
+        sq.Laguerre(5), sq.Gaussian(5), sq.Gaussian(5, learnable=False), sq.BSpline(6, -3, 3),
+        sq.Orthonormalised(sq.BSpline(6, -3, 3)),
+    ],
+)  # fmt: skip
+def test_training_on_a_gpu_captures_steps_with_every_family(family):
+    unitary = family.is_orthonormal
+    circuit = sq.build(sq.regions.balanced_tree(2), family, 4, "hadamard", unitary=unitary)
+    x = 2.5 * torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
+    losses = []
+    for graph in (True, False):
+        model = sq.SquaredCircuit(circuit, seed=0).cuda()
+        losses.append(sq.fit(model, x, epochs=3, batch=100, graph=graph, progress=False).rows[-1].train)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+@needs_gpu
 def test_evaluation_queries_and_log_z_are_never_in_tf32_whatever_the_switch_says():
     circuit = sq.build(sq.regions.quad_tree((12, 12)), sq.Categorical(16), 8, unitary=False).initialise(
         seed=0

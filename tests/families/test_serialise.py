@@ -11,7 +11,8 @@ HERMITE = family_to_dict(Hermite(3))
 
 
 def test_every_concrete_family_is_registered():
-    assert set(FAMILIES) == set(Family.__subclasses__())
+    ours = {c for c in Family.__subclasses__() if c.__module__.startswith("squircuit.")}
+    assert set(FAMILIES) == ours
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from squircuit.families.base import Family, Values, device_of
 from squircuit.families.checks import require_count, require_finite, require_flag, require_positive
+from squircuit.families.constants import constant
 from squircuit.families.domain import HalfLine
 from squircuit.families.recurrence import REACH, standardise, three_term
 
@@ -89,4 +90,4 @@ class Laguerre(Family):
 
     def _scale(self, like: Tensor, values: Values) -> Tensor:
         """σ as a scalar in the dtype of ``like``."""
-        return values["log_scale"].exp() if self.learnable else like.new_tensor(self.scale)
+        return values["log_scale"].exp() if self.learnable else constant(self.scale, like)

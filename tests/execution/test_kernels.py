@@ -243,8 +243,9 @@ def test_a_captured_step_is_the_step(units):
 @pytest.mark.parametrize(
     "family",
     [
-        sq.Fourier(5, period=6.0), sq.Fourier(5, period=6.0, learnable=True), sq.Hermite(5), sq.Legendre(5, -3, 3),
-        sq.Laguerre(5), sq.Gaussian(5), sq.Gaussian(5, learnable=False), sq.BSpline(6, -3, 3),
+        sq.Fourier(5, period=6.0), sq.Fourier(5, period=6.0, learnable=True), sq.Hermite(5),
+        sq.Legendre(5, -3, 3), sq.Laguerre(5), sq.Gaussian(5), sq.Gaussian(5, learnable=False),
+        sq.BSpline(6, -3, 3),
         sq.Orthonormalised(sq.BSpline(6, -3, 3)),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias, final
 
 import torch
@@ -23,6 +24,7 @@ from squircuit.execution.kernels import hermitian
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, SumGroup, Use
 from squircuit.execution.precision import tf32
+from squircuit.families import Family
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 
@@ -52,7 +54,7 @@ class GramPropagation:
         """log Σ_r π_r R_rr over the root units: ()."""
         with tf32(False):
             groups = [g for g in self.network.plan.groups if isinstance(g, InputGroup)]
-            grams = [self._input_gram(group).to(mixture.device) for group in groups]
+            grams = [self._input_gram(group, mixture.device) for group in groups]
         dtype = grams[0].dtype
         for each in [*grams, *self.stacks]:
             dtype = torch.promote_types(dtype, each.dtype)
@@ -61,16 +63,16 @@ class GramPropagation:
         total: Tensor = torch.logsumexp((norms * mixture.to(norms.dtype)).log() + scales, dim=0)
         return total
 
-    def _input_gram(self, group: InputGroup) -> Tensor:
+    def _input_gram(self, group: InputGroup, device: torch.device) -> Tensor:
         """∫ ℓ ℓᴴ = W (∫ φ φᴴ) Wᴴ of the layers of a group: (F, K, K)."""
         if group.weight is None:
-            return _functions_gram(group, self.family_values(group)).expand(group.folds, -1, -1)
+            return _functions_gram(group, self.family_values(group), device).expand(group.folds, -1, -1)
         stack = self.network.weight(self.stacks, group.weight)
         weight = stack[:, group.first_row : group.first_row + group.units]
         if group.family.is_orthonormal:
             gram: Tensor = _OwnGram.apply(weight, self.network.tf32)  # type: ignore[no-untyped-call]
             return gram.expand(group.folds, -1, -1)
-        functions = _functions_gram(group, self.family_values(group)).to(weight.device)
+        functions = _functions_gram(group, self.family_values(group), device)
         dtype = torch.promote_types(weight.dtype, functions.dtype)
         return (weight.to(dtype) @ functions.to(dtype) @ weight.to(dtype).mH).expand(group.folds, -1, -1)
 
@@ -287,8 +289,15 @@ def entrywise_gradients(grams: list[Tensor], gradient: Tensor, targets: list[Ten
         entrywise_gradients(right, gradient * entrywise(left).conj(), targets[half:])
 
 
-def _functions_gram(group: InputGroup, values: Mapping[str, Tensor]) -> Tensor:
+def _functions_gram(group: InputGroup, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
     """∫ φ φᴴ of the families of a group, (F or 1, n, n), in double precision."""
     if not values or group.family.is_orthonormal:
-        return group.family.gram().unsqueeze(0)
+        return _fixed_gram(group.family, device)
     return torch.func.vmap(group.family.gram)(dict(values))
+
+
+@lru_cache(maxsize=1024)
+def _fixed_gram(family: Family, device: torch.device) -> Tensor:
+    """Made once: quadrature takes a while, and a CUDA graph cannot copy from the host."""
+    with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode
+        return family.gram().unsqueeze(0).to(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -65,10 +66,11 @@ class BSpline(Family):
         return Interval(self.low, self.high)
 
     def _functions(self, x: Tensor, values: Values) -> Tensor:
-        knots = constant(tuple(self._knots().tolist()), x)
+        numbers = self._knots().tolist()
+        knots = constant(tuple(numbers), x)
+        # the last piece is closed: the end of the interval belongs to it
+        upper = constant((*numbers[1 : self.size], math.inf, *numbers[self.size + 1 :]), x)
         x = x[..., None]
-        upper = knots[1:].clone()
-        upper[self.size - 1] = torch.inf  # the last piece is closed: the end of the interval belongs to it
         rows = ((x >= knots[:-1]) & (x < upper)).to(x.dtype)
         for degree in range(1, self.degree + 1):
             rise = (x - knots[: -degree - 1]) * _inverse(knots[degree:-1] - knots[: -degree - 1])

@@ -9,13 +9,14 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from squircuit.execution.precision import tf32
 from squircuit.optim.base import is_constrained
 from squircuit.optim.bundle import real_view
 from squircuit.optim.gram import double, inverse_square_root
 
-STEPS = 24
-"""Of Newton–Schulz: enough for singular values down to 10⁻³."""
+STEPS, NEAR = 24, 3
+"""Of Newton–Schulz: enough for singular values down to 10⁻³, or for those within 10⁻³ of 1."""
+NUMBERS = 1 << 24
+"""Weights that are in double precision at a time."""
 
 Weights = dict[str, Tensor]
 
@@ -65,24 +66,38 @@ class Average:
 
     def retracted(self) -> Weights:
         """The average, semi-unitary weights replaced by the nearest ones on the manifold."""
-        parameters = dict(self._model.named_parameters())
-        return {
-            n: retract(v) if is_constrained(parameters[n]) else v.clone() for n, v in self.weights.items()
-        }
+        return _retracted(self._model, self.weights, STEPS)
+
+
+def on_manifold(model: nn.Module) -> Weights:
+    """Copies of all weights, semi-unitary ones in double precision brought to where they almost are.
+
+    Single precision leaves each a little short of the manifold, all on the same side, and log Z adds that
+    up: 10⁻³ where one matrix serves hundreds of layers. What is left is the rounding of the result.
+    """
+    return _retracted(model, {name: p.detach() for name, p in model.named_parameters()}, NEAR)
+
+
+def _retracted(model: nn.Module, weights: Mapping[str, Tensor], steps: int) -> Weights:
+    constrained = {name for name, parameter in model.named_parameters() if is_constrained(parameter)}
+    return {n: retract(v, steps) if n in constrained else v.clone() for n, v in weights.items()}
 
 
 @torch.no_grad()
-def retract(stack: Tensor) -> Tensor:
+def retract(stack: Tensor, steps: int = STEPS) -> Tensor:
     """The polar factor (YYᴴ)^(-1/2) Y of matrices with singular values in (0, √3): (S, K1, K2).
 
-    Twice: the second time removes what rounding of the first left.
+    In double precision, some matrices at a time.
 
     Example:
         >>> retract(torch.tensor([[[0.5, 0.0], [0.0, 0.25]]]))
         tensor([[[1., 0.],
                  [0., 1.]]])
     """
-    with tf32(False):
-        for steps in (STEPS, 2):
-            stack = inverse_square_root(double(stack @ stack.mH), steps).to(stack.dtype) @ stack
-    return stack
+    out = torch.empty_like(stack)
+    at_once = max(1, NUMBERS // max(1, stack[:1].numel()))
+    for start in range(0, len(stack), at_once):
+        part = slice(start, start + at_once)
+        exact = double(stack[part])
+        out[part] = (inverse_square_root(exact @ exact.mH, steps) @ exact).to(stack.dtype)
+    return out

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from squircuit.errors import FormatError
 from squircuit.models import SquaredCircuit
-from squircuit.training.averaging import Average, put, wearing, weights_of
+from squircuit.training.averaging import Average, Weights, on_manifold, put, wearing, weights_of
 from squircuit.training.checkpoint import RunFolder
 from squircuit.training.config import TrainingConfig
 from squircuit.training.domains import Jitter
@@ -26,6 +26,8 @@ from squircuit.training.sources import Data
 from squircuit.training.state import State
 from squircuit.training.steps import DivergedError, Steps, require_good
 
+FEASIBLE = ("polar", "pogo")
+"""Methods that mean to stay on the manifold; what the others find is judged as it is."""
 LOOK = 50
 """Steps of a captured graph between two looks at the loss: each waits for the device."""
 
@@ -157,7 +159,7 @@ class Loop:
     def _validate(self) -> Scores:
         """Scores of the present weights, or of their average; the weights are kept if they are the best."""
         state = self.state
-        evaluated = None if self.average is None else self.average.retracted()
+        evaluated = self._evaluated()
         with nullcontext() if evaluated is None else wearing(self.model, evaluated):
             scores = evaluate(self.model, self.data.valid)
         if self.model.is_unitary and all(row.normalised for row in state.rows):
@@ -169,6 +171,12 @@ class Loop:
         else:
             state.waited += 1
         return scores
+
+    def _evaluated(self) -> Weights | None:
+        """The weights to validate and to keep: the average, or the present ones, on the manifold."""
+        if self.average is not None:
+            return self.average.retracted()
+        return on_manifold(self.model) if self.config.optimiser in FEASIBLE else None
 
     def _is_better(self, loss: float | None) -> bool:
         """Without validation data the last weights are the best; the first finite or infinite loss is."""

@@ -1,3 +1,10 @@
+"""What is kept of the weights."""
+
+import torch
+
+import squircuit as sq
+
+
 def test_weights_are_kept_on_the_manifold_up_to_the_rounding_of_single_precision():
     circuit = sq.build(sq.regions.quad_tree((4, 4)), sq.Categorical(8), units=4, tie=1)
     model = sq.SquaredCircuit(circuit, seed=0)

@@ -1,0 +1,102 @@
+"""Rows of results: one JSON object a line, with all that is needed to get the number again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trained model and what it scored on the test data.
+
+    Args:
+        experiment: name of the table or figure.
+        data: name of the data set.
+        model: in words.
+        params: real numbers that were learnt.
+        seed: of weights and batches.
+        scores: such as test_bpd or test_ll, and log_z, exact, in double precision.
+        minutes: of training.
+        paper: what the paper prints for it, where it does.
+        options: everything else that defines the run.
+    """
+
+    experiment: str
+    data: str
+    model: str
+    params: int
+    seed: int
+    scores: Mapping[str, float]
+    minutes: float
+    paper: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write(rows: Iterable[Row], out: Path) -> Path:
+    """Write the rows of one run of an experiment to ``out``/experiment.jsonl, replacing an earlier run's."""
+    rows = list(rows)
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{rows[0].experiment}.jsonl"
+    where = {"command": command(), "commit": commit(), "machine": machine()}
+    lines = [json.dumps(flat(row) | where) for row in rows]
+    temporary = path.with_suffix(".partial")
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def flat(row: Row) -> dict[str, Any]:
+    """A row with its scores at the top."""
+    found = asdict(row)
+    return {**{k: v for k, v in found.items() if k != "scores"}, **found["scores"]}
+
+
+def read(name: str, folder: Path = HERE / "results") -> list[dict[str, Any]]:
+    """The rows of an experiment that was run."""
+    path = folder / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def arguments_of(words: str | None) -> argparse.ArgumentParser:
+    """The options that all experiments have."""
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of rows and figures")
+    return parser
+
+
+def parameters(model: torch.nn.Module) -> int:
+    """Real numbers that are learnt; a complex one counts twice."""
+    return sum(p.numel() * (2 if p.is_complex() else 1) for p in model.parameters())
+
+
+def command() -> str:
+    name = Path(sys.argv[0]).stem
+    return " ".join(["squircuit reproduce", name, *sys.argv[1:]])
+
+
+def commit() -> str:
+    """Of this checkout, marked where files differ from it."""
+    try:
+        run = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
+        return subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def machine() -> str:
+    """The processor that computes, and torch."""
+    threads = f"{torch.get_num_threads()} CPU threads"
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else threads
+    return f"{name}, torch {torch.__version__}, Python {platform.python_version()}"

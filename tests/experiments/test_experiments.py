@@ -1,0 +1,99 @@
+"""The experiments run, and the truth they compare with is true."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import densities
+import images
+import marginals
+import optimisers
+import record
+import squircuit as sq
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.mark.parametrize("data", ["spinner", "spiral"])
+def test_the_density_of_the_noisy_points_integrates_to_one_and_is_that_of_samples(data):
+    period, side = densities.PERIODS[data], 120
+    points = densities.grid(period, side)
+    truth = densities.wrapped_density(data, points)
+    assert truth.sum() * (period / side) ** 2 == pytest.approx(1, abs=1e-6)
+    samples = densities.wrapped(densities.SAMPLES[data](40000, seed=0, noise=densities.NOISE), period)
+    for centre, radius in (((0.0, 0.0), 0.8), ((1.0, -1.0), 0.9), ((-1.5, 1.0), 0.7)):
+        share = (np.linalg.norm(samples - centre, axis=1) < radius).mean()
+        fine = densities.grid(period, 150)
+        inside = np.linalg.norm(fine - centre, axis=1) < radius
+        mass = densities.wrapped_density(data, fine[inside]).sum() * (period / 150) ** 2
+        assert share == pytest.approx(mass, abs=0.01)
+
+
+def test_the_divergence_of_a_density_from_itself_is_zero_and_from_the_uniform_one_is_known():
+    points = densities.grid(6.0, 60)
+    truth = densities.wrapped_density("spinner", points)
+    area = (6.0 / 60) ** 2
+    assert densities.divergence(truth, np.log(truth), area) == 0
+    uniform = np.full(len(truth), -np.log(36.0))
+    entropy = -(truth * np.log(truth)).sum() * area
+    assert densities.divergence(truth, uniform, area) == pytest.approx(np.log(36.0) - entropy)
+
+
+def test_a_model_of_the_figure_is_trained_scored_and_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(densities, "PERIODS", {"spinner": 6.0})
+    monkeypatch.setattr(densities, "PAPER", densities.PAPER[-1:])
+    monkeypatch.setattr(densities, "OURS", [])
+    (row,) = densities.main(["--steps", "5", "--side", "30", "--out", str(tmp_path)])
+    assert row.scores["kl"] > 0
+    assert abs(row.scores["log_z"]) < 0.1  # landing: near the manifold
+    (written,) = record.read("densities", tmp_path)
+    assert written["kl"] == row.scores["kl"]
+    assert {"command", "commit", "machine", "params", "seed", "minutes", "log_z"} <= written.keys()
+    assert (tmp_path / "densities.png").stat().st_size > 1000
+
+
+def test_optimisers_are_scored_as_claimed_as_true_and_projected(tmp_path, monkeypatch):
+    chosen = {name: optimisers.METHODS[name] for name in ("LandingSGD", "Polar")}
+    monkeypatch.setattr(optimisers, "METHODS", chosen)
+    pytest.importorskip("sklearn")
+    landing, polar = optimisers.main(
+        ["--steps", "4", "--units", "2", "--rows", "200", "--out", str(tmp_path)]
+    )
+    bit = 64 * np.log(2)
+    for row in (landing, polar):
+        scores = row.scores
+        assert scores["true_bpd"] - scores["claimed_bpd"] == pytest.approx(scores["log_z"] / bit, abs=1e-9)
+        assert abs(scores["log_z_projected"]) < 1e-4
+    assert abs(polar.scores["log_z"]) < 1e-4 < abs(landing.scores["log_z"])
+
+
+def test_mixed_layers_are_those_whose_scope_is_cut():
+    circuit = sq.build(sq.regions.quad_tree((4, 4)), sq.Categorical(2), units=2)
+    count = [marginals.mixed_layers(circuit, marginals.rectangle(4, width)) for width in range(5)]
+    assert count == [0, 3, 1, 3, 0]
+    weights, squared = marginals.sizes(circuit)
+    assert weights == sum(layer.weight.shape[0] * layer.weight.shape[1] for layer in circuit.sums)
+    assert squared == sum((layer.weight.shape[0] * layer.weight.shape[1]) ** 2 for layer in circuit.sums)
+
+
+def test_bits_per_dimension_of_a_uniform_model_are_those_of_its_levels():
+    class Uniform(torch.nn.Module):
+        device = torch.device("cpu")
+
+        def log_prob(self, x):
+            return torch.full((len(x),), -float(np.log(8)) * x.shape[1])
+
+    assert images.bits(Uniform(), torch.zeros(7, 5, dtype=torch.long)) == pytest.approx(3)
+
+
+def test_rows_are_written_whole_or_not_at_all(tmp_path):
+    row = record.Row("name", "data", "model", 3, 0, {"test_ll": -1.0, "log_z": 0.0}, 0.1)
+    path = record.write([row], tmp_path)
+    assert json.loads(path.read_text())["test_ll"] == -1.0
+    record.write([row, row], tmp_path)
+    assert len(record.read("name", tmp_path)) == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["name.jsonl"]

@@ -85,11 +85,12 @@ class Orthonormalised(Family):
 
 def _mixing(base: Family) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
-    mixing: Tensor = _cached_mixing(base)
-    return mixing
+    if torch.compiler.is_compiling():  # traced through, the cache would be lost
+        compiled: Tensor = torch.compiler.disable(_cached_mixing)(base)  # type: ignore[no-untyped-call]
+        return compiled
+    return _cached_mixing(base)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # traced through, the cache would be lost
 @lru_cache(maxsize=1024)
 def _cached_mixing(base: Family) -> Tensor:
     # The result outlives the caller's mode: an inference tensor could not be trained through later.

@@ -14,7 +14,15 @@ from squircuit.cli.drawing import write_completions
 from squircuit.cli.masks import image_mask
 from squircuit.cli.reading import Rows, is_image, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
-from squircuit.cli.writing import PICTURES, as_csv, decoded, require_images, require_place, write_rows
+from squircuit.cli.writing import (
+    PICTURES,
+    as_csv,
+    decoded,
+    is_picture,
+    require_images,
+    require_place,
+    write_rows,
+)
 from squircuit.errors import DataError, ParameterError
 from squircuit.models import SquaredCircuit
 
@@ -57,15 +65,17 @@ def complete(
     require_place(out, (".csv", ".npy", *PICTURES))
     _require_method(method, count)
     opened = open_model(model, chosen_device(device))
-    if mask is not None or out is not None:
-        require_images(opened, None if mask else out, f"--mask {mask}" if mask else str(out))
+    if mask is not None:
+        require_images(opened, f"--mask {mask}", "leave the cells to be filled empty")
+    if is_picture(out):
+        require_images(opened, str(out), "--out FILE.csv")
     found = read_rows(opened, data, part).first(IMAGES if rows is None and is_image(opened) else rows)
     masked = _masked(opened, found, mask, data, seed)
     filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
-    if out is not None and out.suffix.lower() in PICTURES:
-        write_completions(out, opened, found.x, masked.missing, filled)
     flat = filled.transpose(0, 1).flatten(0, 1)
-    if out is not None and out.suffix.lower() not in PICTURES:
+    if out is not None and is_picture(out):
+        write_completions(out, opened, found.x, masked.missing, filled)
+    elif out is not None:
         write_rows(out, opened, flat)
     names, values, cells = schema_of(opened).names, decoded(opened, flat), int(masked.missing.sum())
     report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values).rstrip("\n"))

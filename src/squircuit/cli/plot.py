@@ -73,7 +73,7 @@ def _draw(path: Path, what: str, out: Path, count: int, seed: int) -> None:
     elif what == "regions":
         replace(out, region_graph(model.structure).draw().encode())
     elif what == "samples":
-        require_images(model, None, "--what samples")
+        require_images(model, "--what samples", "--what density, or squircuit sample")
         write_images(out, model, model.sample(count, seed=seed))
     else:
         _require_no_images(is_image(model))

@@ -49,7 +49,7 @@ class Program(TyperGroup):
         except Exception as error:
             if not hasattr(error, "format_message"):  # of click, which typer may bring itself
                 raise
-            return _failed(" ".join(error.format_message().split()))
+            return _failed(_usage_error(error))
         return code if isinstance(code, int) else 0
 
 
@@ -63,6 +63,13 @@ def in_shell(message: str) -> str:
     for python, shell in SHELL:
         message = python.sub(shell, message)
     return message
+
+
+def _usage_error(error: Any) -> str:
+    """What is wrong with the arguments, in one line."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "squircuit"
+    return f"{' '.join(error.format_message().split()).rstrip('.')}. Fix: {path} --help lists all."
 
 
 def _failed(message: str) -> int:

@@ -13,7 +13,15 @@ from squircuit.cli.arguments import Device, Json, ModelFile, Seed, chosen_device
 from squircuit.cli.drawing import write_images
 from squircuit.cli.reading import open_model, read_rows, schema_of
 from squircuit.cli.report import Report
-from squircuit.cli.writing import PICTURES, as_csv, decoded, require_images, require_place, write_rows
+from squircuit.cli.writing import (
+    PICTURES,
+    as_csv,
+    decoded,
+    is_picture,
+    require_images,
+    require_place,
+    write_rows,
+)
 from squircuit.models import SquaredCircuit
 
 
@@ -39,13 +47,11 @@ def sample(
     report = Report(as_json)
     require_place(out, (".csv", ".npy", *PICTURES))
     opened = open_model(model, chosen_device(device))
-    if out is not None:
-        require_images(opened, out, str(out))
+    if is_picture(out):
+        require_images(opened, str(out), "--out FILE.csv")
     drawn = _drawn(opened, count, given, seed)
-    if out is not None and out.suffix.lower() in PICTURES:
-        write_images(out, opened, drawn)
-    elif out is not None:
-        write_rows(out, opened, drawn)
+    if out is not None:
+        (write_images if is_picture(out) else write_rows)(out, opened, drawn)
     names, rows = schema_of(opened).names, decoded(opened, drawn)
     report.say(f"saved  {out}" if out else as_csv(names, rows).rstrip("\n"))
     report.end({"columns": list(names), "rows": rows, "saved": out and str(out)})

@@ -21,7 +21,7 @@ class Score(NamedTuple):
 
     Args:
         log_prob: of every row, in nats: (n,) of float64.
-        bits: per dimension; None where the model is not of images.
+        bits: per dimension that is not missing; None where the model is not of images.
         log_z: exact, in double precision.
         normalised: Z = 1 by construction; else scores were divided by the exact Z.
     """
@@ -63,8 +63,8 @@ def score(model: SquaredCircuit, rows: Rows) -> Score:
     step = max(1, BLOCK // rows.x.shape[1])
     blocks = [slice(start, start + step) for start in range(0, len(rows.x), step)]
     log_p = torch.cat([_block(model, rows.x[block], rows.missing[block]) for block in blocks])
-    d = len(model.structure.scope)
-    bits = -float(log_p.mean()) / (d * math.log(2)) if is_image(model) else None
+    observed = max(1, int((~rows.missing).sum()))
+    bits = -float(log_p.sum()) / (observed * math.log(2)) if is_image(model) else None
     return Score(log_p, bits, float(model.log_partition()), model.is_normalised())
 
 

@@ -35,10 +35,14 @@ def require_place(path: Path | None, endings: Sequence[str] = ()) -> None:
         raise FormatError(f"{file}: cannot be written, {reason}. Fix: pass a file in a folder that exists.")
 
 
-def require_images(model: SquaredCircuit, path: Path | None, what: str) -> None:
-    """Pictures are of images."""
-    if not is_image(model) and (path is None or path.suffix.lower() in PICTURES):
-        raise ParameterError(f"{what}: the model is not of images. Fix: for tables, --out FILE.csv.")
+def is_picture(path: Path | None) -> bool:
+    return path is not None and path.suffix.lower() in PICTURES
+
+
+def require_images(model: SquaredCircuit, wish: str, fix: str) -> None:
+    """Refuse what only models of images can do."""
+    if not is_image(model):
+        raise ParameterError(f"{wish}: the model is not of images. Fix: {fix}.")
 
 
 def plots() -> ModuleType:

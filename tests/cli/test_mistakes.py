@@ -24,8 +24,6 @@ SETS = "mnist, fashion-mnist, nltcs, plants, baudio, dna, digits, ring, spinner,
             f"Known are {SETS}.",
         ),
         (("digits", "--set", "lr"), "--set lr: not understood. Fix: write --set NAME=VALUE."),
-        (("digits", "--lr", "fast"), "Invalid value for '--lr': 'fast' is not a valid float."
-         " Fix: squircuit fit --help lists all."),
         (("digits", "--set", "lr=fast"), "lr='fast'. Fix: pass a number or auto."),
         (("digits", "--epochs", "0"), "epochs=0. Fix: pass at least 1."),
         (("digits", "--columns", "pixel0=drop"), "--columns: the data set 'digits' has its types. "
@@ -45,6 +43,12 @@ def test_fit_refuses(words, expected, tmp_path):
 def test_a_misspelt_option_of_training_names_the_nearest(tmp_path):
     line = error_line("fit", "digits", "--out", tmp_path / "m", "--set", "epoch=3")
     assert line.startswith("error: there is no option 'epoch'. Fix: did you mean 'epochs'? Known are units, ")
+
+
+def test_a_flag_that_is_no_number_names_the_flag(tmp_path):
+    line = error_line("fit", "digits", "--out", tmp_path / "m", "--lr", "fast")
+    assert line.startswith("error: Invalid value for '--lr': ")
+    assert line.endswith(". Fix: squircuit fit --help lists all.")
 
 
 def test_a_misspelt_flag_names_the_nearest_in_one_line(tmp_path):
@@ -100,7 +104,7 @@ def test_foreign_and_missing_model_files(people, tmp_path):
     file = tmp_path / "weights.pt"
     torch.save({"w": torch.zeros(2)}, file)
     assert error_line("score", file, people).startswith(
-        f"error: {file}: a pickle, as torch.save writes it, which is not opened because it can run any program."
+        f"error: {file}: a pickle, as torch.save writes it, which is not opened because it can run any "
     )
     assert error_line("check", tmp_path / "no") == (
         f"error: {tmp_path / 'no'}: there is no such file. Fix: check the path."
@@ -114,7 +118,9 @@ def test_an_unknown_category_names_file_line_and_column(model_file, tmp_path):
 
 
 def test_data_with_other_columns(model_file):
-    assert error_line("score", model_file, "digits").startswith("error: ")
+    assert error_line("score", model_file, "digits") == (
+        "error: digits: 64 columns, but the model has 4 variables. Fix: pass data like that of its training."
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,8 @@ def test_data_with_other_columns(model_file):
         (("complete", "--out", "x.jpg"), "x.jpg: not a kind of file for this. "
          "Fix: a name ending in .csv, .npy, .png, .pdf, .svg."),
         (("complete", "--method", "best"), "--method best: not known. Fix: one of sample, mean, mode."),
-        (("complete", "--method", "mean", "-n", "2"), "--count 2: there is one mean only. Fix: --method sample."),
+        (("complete", "--method", "mean", "-n", "2"), "--count 2: there is one mean only. "
+         "Fix: --method sample."),
         (("score", "--missing", "hight"), "--missing hight: no such column. Fix: did you mean 'height'?"),
         (("score", "--part", "tset"), "--part tset: not known. Fix: one of train, valid, test."),
     ],

@@ -12,7 +12,7 @@ def test_every_preset_holds_valid_options(name):
     chosen = options("any", name)
     assert isinstance(chosen.training, sq.TrainingConfig)
     assert set(presets.load(name)) <= {"model", "training"}
-    model = sq.model_for(sq.data.load("digits"), **chosen.model | {"units": 2})
+    model = sq.model_for(sq.data.load("digits"), **chosen.model | {"units": 3})
     assert model.structure.num_roots == chosen.model.get("roots", 4)
 
 

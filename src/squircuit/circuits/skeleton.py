@@ -12,14 +12,17 @@ from squircuit.regions.region_graph import Builder
 def region_graph(circuit: Circuit) -> RegionGraph:
     """A leaf for every input layer, a region for every sum, a partition for every product.
 
-    It is what :func:`squircuit.build` was given; a product that is no input of a sum is a region, too.
+    It is what :func:`squircuit.build` was given, but for the order of the regions; a product that is no input
+    of a sum is a region, too.
 
     Example:
         >>> from squircuit.circuits import build
         >>> from squircuit.families import Categorical
         >>> from squircuit.regions import quad_tree
-        >>> region_graph(build(quad_tree((4, 4)), Categorical(8), units=2)) == quad_tree((4, 4))
-        True
+        >>> region_graph(build(quad_tree((28, 28)), Categorical(8), units=2))
+        RegionGraph(784 variables, 1049 regions, depth 5)
+        >>> quad_tree((28, 28))
+        RegionGraph(784 variables, 1049 regions, depth 5)
     """
     if len(circuit.roots) > 1:
         raise StructureError(

@@ -95,7 +95,7 @@ def _masked(model: SquaredCircuit, rows: Rows, mask: str | None, data: str, seed
         missing = missing | image_mask(mask, model.shape or (), len(rows.x), seed)
     if not bool(missing.any()):
         fix = (
-            "pass --mask, such as --mask left"
+            "pass a mask, such as --mask left"
             if is_image(model)
             else "leave cells empty that are to be filled"
         )

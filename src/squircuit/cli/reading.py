@@ -65,7 +65,7 @@ def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows:
     if part not in PARTS:
         raise ParameterError(f"--part {part}: not known. Fix: one of {', '.join(PARTS)}.")
     if name in data.names():
-        return _rows(np.asarray(getattr(data.load(name), part)))
+        return _known_rows(model, data.load(name), part)
     _require_path(name)
     table = data.read(name, like=schema_of(model))
     return Rows(torch.from_numpy(table.rows), torch.from_numpy(table.missing))
@@ -114,7 +114,13 @@ def _require_path(name: str) -> None:
     )
 
 
-def _rows(values: np.ndarray) -> Rows:
+def _known_rows(model: SquaredCircuit, known: Dataset, part: str) -> Rows:
+    values = np.asarray(getattr(known, part))
+    if values.shape[1] != model.structure.num_variables:
+        raise DataError(
+            f"{known.name}: {values.shape[1]} columns, but the model has {model.structure.num_variables} "
+            "variables. Fix: pass data like that of its training."
+        )
     x = torch.from_numpy(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
     return Rows(x, torch.isnan(x))
 

@@ -65,8 +65,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "presets", "regions", "storage", "training",
-    "units",
+    "data", "errors", "families", "inference", "networks", "optim", "presets", "regions", "storage",
+    "training", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Orthonormalised",

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,6 @@ def test_warnings_are_one_line_on_standard_error(tmp_path):
 
 
 def test_the_entry_point_of_the_package_is_the_program():
-    import tomllib
-
     project = tomllib.loads((Path(SRC).parent / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"squircuit": "squircuit.cli:main"}
     assert app.info.name == "squircuit"

@@ -11,11 +11,11 @@ from squircuit import presets
 from squircuit.cli.arguments import DataName, Device, Json, chosen_device, pairs
 from squircuit.cli.options import Options, options
 from squircuit.cli.program import INTERRUPTED
-from squircuit.cli.reading import described, open_data, read_rows
+from squircuit.cli.reading import described, open_data, part_rows
 from squircuit.cli.report import Report, plain
 from squircuit.cli.scoring import score, score_text
 from squircuit.cli.writing import require_place
-from squircuit.data import Dataset, Schema, Table, names, read
+from squircuit.data import Dataset, Schema, Table, read
 from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History
@@ -110,9 +110,9 @@ def _result(model: SquaredCircuit, data: str, source: Dataset | Table, history: 
         "stopped": history.stopped,
         "seconds": 0.0 if last is None else last.seconds,
     }
-    if best is not None and data in names():
+    if best is not None and isinstance(source, Dataset):
         model.eval()
-        result["test"] = score(model, read_rows(model, data)).to_dict()
+        result["test"] = score(model, part_rows(model, source, "test")).to_dict()
     return result
 
 

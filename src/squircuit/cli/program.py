@@ -20,6 +20,8 @@ SHELL = (
     (re.compile(r"columns=\{'?([^':}]+)'?: '?([^'}]*)'?\}"), r"--columns \1=\2"),
     (re.compile(r"\bresume=True\b"), "--resume"),
     (re.compile(r"\brun='some/folder'"), "--run FOLDER"),
+    (re.compile(r"; for a file use read\(\)"), ""),
+    (re.compile(r"\bpass folder= or set\b"), "set"),
 )
 """What errors of the library say for Python, and how it is said here."""
 

@@ -65,7 +65,7 @@ def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows:
     if part not in PARTS:
         raise ParameterError(f"--part {part}: not known. Fix: one of {', '.join(PARTS)}.")
     if name in data.names():
-        return _known_rows(model, data.load(name), part)
+        return part_rows(model, data.load(name), part)
     _require_path(name)
     table = data.read(name, like=schema_of(model))
     return Rows(torch.from_numpy(table.rows), torch.from_numpy(table.missing))
@@ -114,7 +114,8 @@ def _require_path(name: str) -> None:
     )
 
 
-def _known_rows(model: SquaredCircuit, known: Dataset, part: str) -> Rows:
+def part_rows(model: SquaredCircuit, known: Dataset, part: str) -> Rows:
+    """Rows of one part of a data set, which has as many columns as the model."""
     values = np.asarray(getattr(known, part))
     if values.shape[1] != model.structure.num_variables:
         raise DataError(

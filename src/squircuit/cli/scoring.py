@@ -69,5 +69,5 @@ def score(model: SquaredCircuit, rows: Rows) -> Score:
 
 
 def _block(model: SquaredCircuit, x: Tensor, missing: Tensor) -> Tensor:
-    gaps = missing.to(model.device) if bool(missing.any()) else None
-    return model.log_prob(x.to(model.device), gaps).double().cpu()
+    gaps = missing if bool(missing.any()) else None
+    return model.log_prob(x, gaps).double().cpu()  # rows from the host are checked, whatever the device

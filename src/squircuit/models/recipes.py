@@ -76,7 +76,8 @@ def table_model(
             array, a tensor, a data frame. Missing cells (NaN) are left out of the tree.
         units: K; default 8, or fewer where that makes more real parameters than the data has cells.
         roots: number of squares that are mixed; default 4, or as many as fit.
-        size, continuous: functions of columns that are not discrete, as for :meth:`Schema.families`.
+        size, continuous: functions of columns that are not discrete, as for
+            :meth:`squircuit.data.Schema.families`.
         regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
         product, tie: as for :func:`squircuit.build`.
         seed: of the initial weights.

@@ -67,7 +67,7 @@ class Orthonormalised(Family):
 
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         # In float64 whatever x is: the mixing matrix of nearly dependent functions cancels leading digits.
-        rows = self.base.evaluate(x.double()) @ _mixing(self.base).to(x.device)
+        rows = self.base.evaluate(x.double()) @ _mixing(self.base, x.device)
         return rows.to(x.dtype.to_complex() if self.is_complex else x.dtype)
 
     def integrals(self, values: Values | None = None) -> Tensor:
@@ -83,12 +83,19 @@ class Orthonormalised(Family):
         return self.base.pieces()
 
 
-def _mixing(base: Family) -> Tensor:
+def _mixing(base: Family, device: torch.device | None = None) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
     if torch.compiler.is_compiling():  # traced through, the cache would be lost
-        compiled: Tensor = torch.compiler.disable(_cached_mixing)(base)  # type: ignore[no-untyped-call]
-        return compiled
-    return _cached_mixing(base)
+        kept: Tensor = torch.compiler.disable(_moved_mixing)(base, device)  # type: ignore[no-untyped-call]
+        return kept
+    return _moved_mixing(base, device)  # not decorated with disable, which imports the compiler: seconds
+
+
+@lru_cache(maxsize=1024)
+def _moved_mixing(base: Family, device: torch.device | None) -> Tensor:
+    with torch.inference_mode(mode=False), torch.no_grad():
+        mixing = _cached_mixing(base)
+        return mixing if device is None else mixing.to(device)
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from squircuit.families.base import Family, Values
 from squircuit.families.checks import wrong
 from squircuit.families.conjugated import conjugate_of
 from squircuit.families.domain import Domain
+from squircuit.families.untraced import untraced
 
 CONDITION_LIMIT = 1e10
 
@@ -85,19 +86,17 @@ class Orthonormalised(Family):
 
 def _mixing(base: Family, device: torch.device | None = None) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
-    if torch.compiler.is_compiling():  # traced through, the cache would be lost
-        kept: Tensor = torch.compiler.disable(_moved_mixing)(base, device)  # type: ignore[no-untyped-call]
-        return kept
-    return _moved_mixing(base, device)  # not decorated with disable, which imports the compiler: seconds
+    return _moved_mixing(base, device) if device is not None else _cached_mixing(base)
 
 
+@untraced
 @lru_cache(maxsize=1024)
-def _moved_mixing(base: Family, device: torch.device | None) -> Tensor:
+def _moved_mixing(base: Family, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False), torch.no_grad():
-        mixing = _cached_mixing(base)
-        return mixing if device is None else mixing.to(device)
+        return _cached_mixing(base).to(device)
 
 
+@untraced  # traced through, the cache would be lost
 @lru_cache(maxsize=1024)
 def _cached_mixing(base: Family) -> Tensor:
     # The result outlives the caller's mode: an inference tensor could not be trained through later.

@@ -7,6 +7,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from squircuit.families.untraced import untraced
+
 
 def constant(numbers: float | tuple[float, ...], like: Tensor) -> Tensor:
     """The numbers as a tensor, () or (n,), in the dtype and on the device of ``like``.
@@ -15,11 +17,10 @@ def constant(numbers: float | tuple[float, ...], like: Tensor) -> Tensor:
         >>> constant((0.5, 2.0), torch.zeros(()))
         tensor([0.5000, 2.0000])
     """
-    found: Tensor = _constant(numbers, like.dtype, like.device)
-    return found
+    return _constant(numbers, like.dtype, like.device)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # traced through, the cache would be lost
+@untraced  # traced through, the cache would be lost
 @lru_cache(maxsize=4096)
 def _constant(numbers: float | tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False):  # the result outlives the caller's mode

@@ -14,6 +14,7 @@ from squircuit.families.base import Family, Values
 from squircuit.families.checks import wrong
 from squircuit.families.conjugated import conjugate_of
 from squircuit.families.domain import Domain
+from squircuit.families.untraced import untraced
 
 CONDITION_LIMIT = 1e10
 
@@ -85,19 +86,17 @@ class Orthonormalised(Family):
 
 def _mixing(base: Family, device: torch.device | None = None) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
-    mixing: Tensor = _moved_mixing(base, device) if device is not None else _cached_mixing(base)
-    return mixing
+    return _moved_mixing(base, device) if device is not None else _cached_mixing(base)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@untraced
 @lru_cache(maxsize=1024)
 def _moved_mixing(base: Family, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False), torch.no_grad():
-        mixing: Tensor = _cached_mixing(base).to(device)
-        return mixing
+        return _cached_mixing(base).to(device)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # traced through, the cache would be lost
+@untraced  # traced through, the cache would be lost
 @lru_cache(maxsize=1024)
 def _cached_mixing(base: Family) -> Tensor:
     # The result outlives the caller's mode: an inference tensor could not be trained through later.

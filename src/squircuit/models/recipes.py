@@ -65,6 +65,7 @@ def table_model(
     continuous: Any = "hermite",
     regions: RegionGraph | None = None,
     product: Product = "kronecker",
+    tie: Tie = None,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
 ) -> SquaredCircuit:
@@ -78,7 +79,7 @@ def table_model(
         size, continuous: functions of columns that are not discrete, as for
             :meth:`squircuit.data.Schema.families`.
         regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
-        product: as for :func:`squircuit.build`.
+        product, tie: as for :func:`squircuit.build`.
         seed: of the initial weights.
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
 
@@ -95,7 +96,7 @@ def table_model(
     observed = observe(data)
     graph = observed.chow_liu() if regions is None else regions
     families = observed.schema.families(size, continuous)
-    circuit = _circuit(observed, graph, families, units, roots, product, dtype)
+    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype)
     return _model(circuit, seed, dtype, observed.schema, None)
 
 
@@ -105,6 +106,7 @@ def model_for(
     roots: int | None = None,
     size: int = 24,
     product: Product = "kronecker",
+    tie: Tie = None,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
 ) -> SquaredCircuit:
@@ -114,7 +116,7 @@ def model_for(
     :func:`squircuit.data.load`, folders of images, arrays (n, H, W) and (n, H, W, C).
 
     Args:
-        data, units, roots, size, product, seed, dtype: as for :func:`table_model`.
+        data, units, roots, size, product, tie, seed, dtype: as for :func:`table_model`.
 
     Example:
         >>> import numpy as np
@@ -125,10 +127,10 @@ def model_for(
     """
     observed = observe(data)
     if len(observed.shape) < 2:
-        return table_model(observed, units, roots, size, product=product, seed=seed, dtype=dtype)
+        return table_model(observed, units, roots, size, product=product, tie=tie, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
     families = observed.schema.families(size)
-    circuit = _circuit(observed, quad_tree(shape), families, units, roots, product, dtype)
+    circuit = _circuit(observed, quad_tree(shape), families, units, roots, product, tie, dtype)
     return _model(circuit, seed, dtype, observed.schema, shape)
 
 
@@ -139,12 +141,13 @@ def _circuit(
     units: int | None,
     roots: int | None,
     product: Product,
+    tie: Tie,
     dtype: torch.dtype,
 ) -> Circuit:
     """The circuit, with units and roots chosen where they are not given."""
 
     def built(units: int, roots: int = 1) -> Circuit:
-        return build(graph, families, units, product, roots, is_complex=_is_complex(dtype))
+        return build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype))
 
     if units is None:
         most = min(family.size for family in families) if product == "hadamard" else max(UNITS)

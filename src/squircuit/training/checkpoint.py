@@ -16,7 +16,7 @@ from squircuit import storage
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.models import SquaredCircuit
 from squircuit.training.config import TrainingConfig
-from squircuit.training.history import Epoch
+from squircuit.training.history import Epoch, History
 from squircuit.training.sources import Data
 
 FREE = ("progress", "tensorboard", "checkpoint_minutes")
@@ -85,6 +85,22 @@ class RunFolder:
     def write_history(self, rows: Sequence[Epoch]) -> None:
         """One JSON object a line for each epoch."""
         write_text(self.path / "history.jsonl", "".join(json.dumps(row.to_dict()) + "\n" for row in rows))
+
+    def history(self) -> History:
+        """What `write_history` wrote last; the best epoch is the first of the lowest validation loss."""
+        path = self.path / "history.jsonl"
+        try:
+            rows = [
+                Epoch.from_dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()
+            ]
+            unit = str(self._identity()["config"]["unit"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"{self.path}: no history of a run ({error}). Fix: pass the folder of a run."
+            ) from error
+        scored = [(row.valid, row.epoch) for row in rows if row.valid is not None]
+        best = min(scored)[1] if scored else len(rows)  # without validation the last weights are the best
+        return History(rows, unit, best, "as far as the folder tells")
 
     def write_best(self, model: SquaredCircuit) -> None:
         """The model with its best weights, which it has now."""

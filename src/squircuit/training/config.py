@@ -180,15 +180,21 @@ def _parsed(name: str, text: str) -> Any:
         return text  # the check of types says what is wrong
 
 
-def _of_file(path: Path) -> TrainingConfig:
+def read_options(path: Path) -> dict[str, Any]:
+    """What a TOML, YAML or JSON file of options holds, by name."""
     try:
         document = _document(path)
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(f"{path}: cannot be read ({error}). Fix: check the path.") from error
     if not isinstance(document, Mapping):
         raise FormatError(f"{path}: it holds no options. Fix: write lines such as epochs = 20.")
+    return {str(name): value for name, value in document.items()}
+
+
+def _of_file(path: Path) -> TrainingConfig:
+    options = read_options(path)
     try:
-        return TrainingConfig().replace(**{str(name): value for name, value in document.items()})
+        return TrainingConfig().replace(**options)
     except ParameterError as error:
         raise ParameterError(f"{path}: {error}") from None
 

@@ -1,0 +1,5 @@
+"""The command line: `squircuit`, one file a command."""
+
+from squircuit.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,42 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from squircuit.errors import ParameterError
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File of a model, or the folder of a run.")]
+DataName = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder of images, or a name.")]
+Part = Annotated[str, typer.Option(help="Of a named data set: train, valid or test.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
+
+
+def chosen_device(text: str) -> torch.device:
+    """The device that the user wants, if it is there."""
+    if text == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if text not in ("cpu", "cuda"):
+        raise ParameterError(f"--device {text}: not known. Fix: cpu, cuda or auto.")
+    if text == "cuda" and not torch.cuda.is_available():
+        raise ParameterError("--device cuda: there is no CUDA device here. Fix: --device cpu.")
+    return torch.device(text)
+
+
+def pairs(texts: list[str], option: str) -> dict[str, str]:
+    """NAME=VALUE arguments as a mapping.
+
+    Example:
+        >>> pairs(["lr=0.1", "wind=periodic:360"], "--set")
+        {'lr': '0.1', 'wind': 'periodic:360'}
+    """
+    for text in texts:
+        if "=" not in text.strip("="):
+            raise ParameterError(f"{option} {text}: not understood. Fix: write {option} NAME=VALUE.")
+    return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in texts)}

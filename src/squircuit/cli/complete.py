@@ -1,0 +1,117 @@
+"""`squircuit complete`: fill in missing cells of tables, and masked pixels of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from torch import Tensor
+
+from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Seed, chosen_device
+from squircuit.cli.drawing import write_completions
+from squircuit.cli.masks import image_mask
+from squircuit.cli.reading import Rows, is_image, open_model, read_rows, schema_of
+from squircuit.cli.report import Report
+from squircuit.cli.writing import (
+    PICTURES,
+    as_csv,
+    decoded,
+    is_picture,
+    require_images,
+    require_place,
+    write_rows,
+)
+from squircuit.errors import DataError, ParameterError
+from squircuit.models import SquaredCircuit
+
+METHODS = ("sample", "mean", "mode")
+IMAGES = 8
+"""Images that are completed unless told otherwise."""
+
+
+def complete(
+    model: ModelFile,
+    data: DataName,
+    mask: Annotated[
+        str | None, typer.Option(help="Pixels to fill: left, right, top, bottom, center, random:P.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Only the first rows; default 8 images, all of a table.")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="sample (jointly), mean, or mode (each cell by itself).")
+    ] = "sample",
+    count: Annotated[int, typer.Option("-n", "--count", help="Completions of each row; of samples.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
+    part: Part = "test",
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Fill in what is missing: empty cells of a table, or masked pixels, given all that is known.
+
+    A sample is drawn from the exact conditional distribution. The mean is that of each cell by itself,
+    rounded for counts and pixels; of categories, as with mode, the most likely one.
+
+    Examples:
+
+    - squircuit complete people.safetensors gaps.csv --out filled.csv
+    - squircuit complete people.safetensors gaps.csv --method mode
+    - squircuit complete mnist.safetensors mnist --mask left --rows 8 -n 3 --out completed.png
+    """
+    report = Report(as_json)
+    require_place(out, (".csv", ".npy", *PICTURES))
+    _require_method(method, count)
+    opened = open_model(model, chosen_device(device))
+    if mask is not None:
+        require_images(opened, f"--mask {mask}", "leave the cells to be filled empty")
+    if is_picture(out):
+        require_images(opened, str(out), "--out FILE.csv")
+    found = read_rows(opened, data, part).first(IMAGES if rows is None and is_image(opened) else rows)
+    masked = _masked(opened, found, mask, data, seed)
+    filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
+    flat = filled.transpose(0, 1).flatten(0, 1)
+    if out is not None and is_picture(out):
+        write_completions(out, opened, found.x, masked.missing, filled)
+    elif out is not None:
+        write_rows(out, opened, flat)
+    names, values, cells = schema_of(opened).names, decoded(opened, flat), int(masked.missing.sum())
+    report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values).rstrip("\n"))
+    report.end({"columns": list(names), "rows": values, "filled": cells, "saved": out and str(out)})
+
+
+def _require_method(method: str, count: int) -> None:
+    if method not in METHODS:
+        raise ParameterError(f"--method {method}: not known. Fix: one of {', '.join(METHODS)}.")
+    if count != 1 and method != "sample":
+        raise ParameterError(f"--count {count}: there is one {method} only. Fix: --method sample.")
+
+
+def _masked(model: SquaredCircuit, rows: Rows, mask: str | None, data: str, seed: int) -> Rows:
+    missing = rows.missing
+    if mask is not None:
+        missing = missing | image_mask(mask, model.shape or (), len(rows.x), seed)
+    if not bool(missing.any()):
+        fix = (
+            "pass a mask, such as --mask left"
+            if is_image(model)
+            else "leave cells empty that are to be filled"
+        )
+        raise DataError(f"{data}: nothing is missing. Fix: {fix}.")
+    return Rows(rows.x, missing)
+
+
+@torch.no_grad()
+def _filled(model: SquaredCircuit, rows: Rows, method: str, count: int, seed: int) -> Tensor:
+    """Completions: (m, n, d)."""
+    if method == "sample":
+        return model.sample(count, given=rows.x, missing=rows.missing, seed=seed)
+    likely = model.impute(rows.x, rows.missing)
+    if method == "mode":
+        return likely[None]
+    mean = model.mean(rows.x, rows.missing)
+    counts = torch.tensor([column.kind == "count" for column in schema_of(model).columns], device=mean.device)
+    filled = torch.where(rows.missing.to(mean.device) & counts, mean.round().to(likely.dtype), likely)
+    return filled[None]

@@ -1,0 +1,155 @@
+"""`squircuit fit`: from data to a trained model in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from squircuit import presets
+from squircuit.cli.arguments import DataName, Device, Json, chosen_device, pairs
+from squircuit.cli.options import Options, options
+from squircuit.cli.program import INTERRUPTED
+from squircuit.cli.reading import described, open_data, part_rows
+from squircuit.cli.report import Report, plain
+from squircuit.cli.scoring import score, score_text
+from squircuit.cli.writing import require_place
+from squircuit.data import Dataset, Schema, Table, read
+from squircuit.errors import ParameterError
+from squircuit.models import SquaredCircuit, model_for
+from squircuit.training import History
+from squircuit.training import fit as train
+from squircuit.training.history import in_words, log_z_text, loss_text
+
+FAILED = 1
+
+
+def fit(
+    context: typer.Context,
+    data: DataName,
+    out: Annotated[Path, typer.Option(help="File for the model, such as model.safetensors.")],
+    valid: Annotated[
+        str | None, typer.Option(help="File of validation rows; else some are held out.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Folder for checkpoints and the history.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
+    config: Annotated[Path | None, typer.Option(help="File of options: TOML, YAML or JSON.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help=f"Options by name: {', '.join(presets.names())}.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any option; may be repeated.")
+    ] = None,
+    units: Annotated[int | None, typer.Option(help="Width of the model; default by the data.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes through the data at most.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows in a step.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights and of the order of rows.")] = None,
+    device: Device = "auto",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TYPE", help="Type of a column: count, continuous, periodic:360, drop, …"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a data set or a file, and save it.
+
+    The types of columns are inferred; empty cells are missing. Images get a quad-tree, all else a tree of
+    its columns. The saved model has the weights of the best validation.
+
+    Examples:
+
+    - squircuit fit people.csv --out people.safetensors
+    - squircuit fit wind.csv --out wind.safetensors --columns angle=periodic:360 --set average=0.99
+    - squircuit fit mnist --preset best --device cuda --out mnist.safetensors --run runs/mnist
+    """
+    report = Report(as_json)
+    flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
+    texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
+    chosen, place = options(data, preset, config, texts), chosen_device(device)
+    require_place(out)
+    if resume and run is None:
+        raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
+    source = open_data(data, pairs(columns or [], "--columns"))
+    held = None if valid is None else read(valid, like=_schema(source))
+    report.say(f"{_name(source)}\n{described(_schema(source))}")
+    model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
+    report.say(f"model  {model}")
+    history = train(model, source, held, chosen.training, run=run, resume=resume)
+    result = _result(model, data, source, history)
+    if history.best_epoch:
+        model.save(out, _notes(context, data, chosen, history, result))
+        result["saved"] = str(out)
+    report.say(_in_words(result))
+    report.end(result)
+    raise typer.Exit(_code(history, run))
+
+
+def _schema(source: Dataset | Table) -> Schema:
+    return source.schema if isinstance(source, Table) else Schema(source.columns)
+
+
+def _name(source: Dataset | Table) -> str:
+    return f"{source.source}: {len(source)} rows" if isinstance(source, Table) else repr(source)
+
+
+def _result(model: SquaredCircuit, data: str, source: Dataset | Table, history: History) -> dict[str, Any]:
+    """What came out, as plain data; the test part of a data set is scored with the exact log Z."""
+    best, last = history.best, history.rows[-1] if history.rows else None
+    result: dict[str, Any] = {
+        "data": data,
+        "columns": _schema(source).to_dict()["columns"],
+        "model": model.extra_repr(),
+        "unit": history.unit,
+        "train": None if best is None else best.train,
+        "valid": None if best is None else best.valid,
+        "log_z": None if best is None else best.log_z,
+        "best_epoch": history.best_epoch,
+        "epochs": len(history.rows),
+        "stopped": history.stopped,
+        "seconds": 0.0 if last is None else last.seconds,
+    }
+    if best is not None and isinstance(source, Dataset):
+        model.eval()
+        result["test"] = score(model, part_rows(model, source, "test")).to_dict()
+    return result
+
+
+def _in_words(result: dict[str, Any]) -> str:
+    if not result["best_epoch"]:
+        return f"{result['stopped']} before the first epoch was done: nothing is saved"
+    kind = "train" if result["valid"] is None else "valid"
+    lines = [
+        f"{kind}  {loss_text(result[kind])} {in_words(result['unit'])} in epoch {result['best_epoch']} of "
+        f"{result['epochs']} ({result['stopped']}), log Z {log_z_text(result['log_z'])}"
+    ]
+    if "test" in result:
+        lines.append(f"test   {score_text(result['test'])}")
+    return "\n".join([*lines, f"saved  {result['saved']}"])
+
+
+def _notes(
+    context: typer.Context, data: str, chosen: Options, history: History, result: dict[str, Any]
+) -> dict[str, Any]:
+    """What the file says of how the model came about."""
+    scores = {name: result[name] for name in ("unit", "train", "valid", "log_z", "test") if name in result}
+    return {
+        "command": context.obj["command"],
+        "data": data,
+        "config": {"model": chosen.model, "training": chosen.training.to_dict()},
+        "history": history.to_dict(),
+        "scores": plain(scores),
+    }
+
+
+def _code(history: History, run: Path | None) -> int:
+    """How the command ends; what to do next is said on standard error."""
+    if history.stopped == "interrupted":
+        ways = f"go on with --run {run} --resume" if run else "with --run FOLDER it could be resumed"
+        typer.echo(f"interrupted: {ways}", err=True)
+        return INTERRUPTED
+    if history.stopped.startswith("failed"):
+        typer.echo(f"error: training {history.stopped}. Fix: a smaller --lr.", err=True)
+        return FAILED
+    return 0

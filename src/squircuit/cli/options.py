@@ -1,0 +1,97 @@
+"""Options of a model and of its training: from a preset, a file, and the command line, in this order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, final
+
+from squircuit import presets
+from squircuit.errors import ParameterError
+from squircuit.training import TrainingConfig
+from squircuit.training.config import read_options
+
+MODEL = ("units", "roots", "product", "tie", "size")
+"""Options of :func:`squircuit.model_for`."""
+TRAINING = tuple(field.name for field in dataclasses.fields(TrainingConfig))
+TABLES = ("model", "training")
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """How a model is made, by arguments of `model_for`, and trained."""
+
+    model: dict[str, Any]
+    training: TrainingConfig
+
+
+def options(
+    data: str, preset: str | None = None, config: Path | None = None, texts: Mapping[str, str] | None = None
+) -> Options:
+    """All options of a training run.
+
+    Args:
+        data: its name, which a preset may be for.
+        preset: a name.
+        config: a file with the tables model and training, or with options of the training alone.
+        texts: options by name, as the command line gives them.
+
+    Example:
+        >>> chosen = options("mnist", "best", texts={"units": "8", "lr": "0.1"})
+        >>> chosen.model, chosen.training.lr, chosen.training.average
+        ({'units': 8, 'roots': 32, 'tie': 1}, 0.1, 0.999)
+        >>> options("mnist", texts={"epoch": "3"})
+        Traceback (most recent call last):
+        squircuit.errors.ParameterError: there is no option 'epoch'. Fix: did you mean 'epochs'? Known are ...
+    """
+    tables = [] if preset is None else [_tables(presets.load(preset, data), f"preset {preset}")]
+    tables += [] if config is None else [_tables(read_options(config), str(config))]
+    texts = dict(texts or {})
+    for name in texts:
+        _require_known(name, (*MODEL, *TRAINING))
+    model, training = ({k: v for table in tables for k, v in table[kind].items()} for kind in TABLES)
+    model |= {name: _value(texts.pop(name)) for name in MODEL if name in texts}
+    return Options(model, TrainingConfig.from_texts(texts, training))
+
+
+def _tables(document: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
+    """The two tables of a document, checked; one without tables is that of the training."""
+    if not any(name in document for name in TABLES):
+        document = {"training": document}
+    try:
+        for name, table in document.items():
+            _require_known(name, TABLES)
+            if not isinstance(table, Mapping):
+                raise ParameterError(
+                    f"{name}={table!r} is no table. Fix: write [{name}] and options below it."
+                )
+        found = {name: dict(document.get(name, {})) for name in TABLES}
+        for name in found["model"]:
+            _require_known(name, MODEL)
+        TrainingConfig.of(found["training"])
+    except ParameterError as error:
+        raise ParameterError(f"{source}: {error}") from None
+    return found
+
+
+def _require_known(name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ParameterError(
+            f"there is no option {name!r}. Fix: did you mean {nearest!r}? Known are {', '.join(known)}."
+        )
+
+
+def _value(text: str) -> Any:
+    """A number, a text, or None for what is left to the recipe."""
+    if text in ("auto", "none"):
+        return None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

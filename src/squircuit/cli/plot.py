@@ -1,0 +1,86 @@
+"""`squircuit plot`: training curves, samples, densities, the circuit, its regions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from squircuit.circuits.skeleton import region_graph
+from squircuit.cli.arguments import Json, ModelFile, Seed
+from squircuit.cli.drawing import write_images
+from squircuit.cli.reading import is_image, open_model
+from squircuit.cli.report import Report
+from squircuit.cli.writing import PICTURES, plots, require_images, require_place, write_figure
+from squircuit.errors import ParameterError
+from squircuit.storage.atomic import replace
+from squircuit.training import History
+from squircuit.training.checkpoint import RunFolder
+
+KINDS = ("curves", "samples", "density", "circuit", "regions")
+DRAWINGS = ("circuit", "regions")
+"""Which are drawn as SVG, without matplotlib."""
+
+
+def plot(
+    model: ModelFile,
+    what: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}.")],
+    out: Annotated[Path, typer.Option(help="File: .png, .pdf or .svg; of circuit and regions .svg.")],
+    count: Annotated[int, typer.Option("-n", "--count", help="Samples that are drawn.")] = 64,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Draw a model or a run.
+
+    Curves are of the training; samples of models of images; density of models of two variables, and of
+    others the distribution of each by itself.
+
+    Examples:
+
+    - squircuit plot runs/mnist --what curves --out curves.png
+    - squircuit plot mnist.safetensors --what samples -n 100 --out samples.png
+    - squircuit plot people.safetensors --what circuit --out circuit.svg
+    """
+    if what not in KINDS:
+        raise ParameterError(f"--what {what}: not known. Fix: one of {', '.join(KINDS)}.")
+    require_place(out, (".svg",) if what in DRAWINGS else PICTURES)
+    if what == "curves":
+        write_figure(out, plots().curves(_history(model)))
+    else:
+        _draw(model, what, out, count, seed)
+    report = Report(as_json)
+    report.say(f"saved  {out}")
+    report.end({"what": what, "saved": str(out)})
+
+
+def _history(path: Path) -> History:
+    """Of a run, or of the run that a model's file tells of."""
+    if path.is_dir():
+        return RunFolder(path).history()
+    notes = open_model(path, torch.device("cpu")).notes
+    if "history" not in notes:
+        raise ParameterError(f"{path}: the file tells no history. Fix: pass the folder of the run.")
+    return History.from_dict(notes["history"])
+
+
+@torch.no_grad()
+def _draw(path: Path, what: str, out: Path, count: int, seed: int) -> None:
+    model = open_model(path, torch.device("cpu"))
+    if what == "circuit":
+        replace(out, model.structure.draw().encode())
+    elif what == "regions":
+        replace(out, region_graph(model.structure).draw().encode())
+    elif what == "samples":
+        require_images(model, "--what samples", "--what density, or squircuit sample")
+        write_images(out, model, model.sample(count, seed=seed))
+    else:
+        _require_no_images(is_image(model))
+        draw = plots().density if model.structure.num_variables == 2 else plots().marginals
+        write_figure(out, draw(model))
+
+
+def _require_no_images(images: bool) -> None:
+    if images:
+        raise ParameterError("--what density: the model is of images. Fix: --what samples.")

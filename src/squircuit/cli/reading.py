@@ -1,0 +1,132 @@
+"""Models and data that commands are given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from squircuit import data
+from squircuit.data import Column, Dataset, Schema, Table
+from squircuit.errors import DataError, ParameterError
+from squircuit.families.domain import Domain, Finite
+from squircuit.models import SquaredCircuit, load
+
+BEST = "best.safetensors"
+"""The file of a run's folder that holds its model."""
+PARTS = ("train", "valid", "test")
+MOST_LINES = 24
+"""Columns that are listed one by one."""
+
+
+class Rows(NamedTuple):
+    """Rows as a model takes them, and which of their cells are missing: (n, d) each."""
+
+    x: Tensor
+    missing: Tensor
+
+    def first(self, count: int | None) -> Rows:
+        """Some of the rows; None: all."""
+        return Rows(self.x[:count], self.missing[:count])
+
+
+def open_model(path: Path, device: torch.device) -> SquaredCircuit:
+    """The model of a file, or the best one of a run, for questions."""
+    file = path / BEST if path.is_dir() else path
+    model = load(file, device)
+    model.eval().requires_grad_(False)
+    return model
+
+
+def open_data(name: str, columns: dict[str, str] | None = None) -> Dataset | Table:
+    """A data set by its name, or a table from a file or a folder.
+
+    Args:
+        name: of the data set, or a path.
+        columns: types of columns of a file that replace the inferred ones.
+    """
+    if name in data.names():
+        if columns:
+            raise ParameterError(
+                f"--columns: the data set {name!r} has its types. Fix: leave the option out."
+            )
+        return data.load(name)
+    _require_path(name)
+    return data.read(name, columns)
+
+
+def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows:
+    """Rows of a data set or a file, encoded as the model's training data was."""
+    if part not in PARTS:
+        raise ParameterError(f"--part {part}: not known. Fix: one of {', '.join(PARTS)}.")
+    if name in data.names():
+        return part_rows(model, data.load(name), part)
+    _require_path(name)
+    table = data.read(name, like=schema_of(model))
+    return Rows(torch.from_numpy(table.rows), torch.from_numpy(table.missing))
+
+
+def schema_of(model: SquaredCircuit) -> Schema:
+    """The model's columns; of a model without any, columns 0, 1, … with the domains of its variables."""
+    if model.schema is not None:
+        return model.schema
+    domains = model.structure.domains
+    return Schema(tuple(_column(v, domains.get(v)) for v in range(model.structure.num_variables)))
+
+
+def is_image(model: SquaredCircuit) -> bool:
+    """The model is of images, by its shape."""
+    return model.shape is not None and len(model.shape) > 1
+
+
+def described(schema: Schema) -> str:
+    """The columns as a table, or where there are many, how many there are of each type.
+
+    Example:
+        >>> print(described(Schema(tuple(Column(str(i), "count", high=16.0) for i in range(64)))))
+        64 columns: 64 count 0 … 16
+    """
+    if len(schema.columns) <= MOST_LINES:
+        return str(schema)
+    kinds = Counter(_in_words(column) for column in schema.columns)
+    return f"{len(schema.columns)} columns: " + ", ".join(f"{n} {words}" for words, n in kinds.items())
+
+
+def _in_words(column: Column) -> str:
+    return f"count {column.low:g} … {column.high:g}" if column.kind == "count" else column.kind
+
+
+def _require_path(name: str) -> None:
+    """Refuse what is neither a data set nor a path that exists; a name with a dot or a slash is a path."""
+    if Path(name).exists():
+        return
+    if Path(name).name != name or Path(name).suffix:
+        raise DataError(f"{name}: there is no such file or folder. Fix: check the path.")
+    nearest = get_close_matches(name, data.names(), n=1, cutoff=0.0)[0]
+    raise DataError(
+        f"{name}: there is no such file, and no data set of that name. Fix: did you mean {nearest!r}? "
+        f"Known are {', '.join(data.names())}."
+    )
+
+
+def part_rows(model: SquaredCircuit, known: Dataset, part: str) -> Rows:
+    """Rows of one part of a data set, which has as many columns as the model."""
+    values = np.asarray(getattr(known, part))
+    if values.shape[1] != model.structure.num_variables:
+        raise DataError(
+            f"{known.name}: {values.shape[1]} columns, but the model has {model.structure.num_variables} "
+            "variables. Fix: pass data like that of its training."
+        )
+    x = torch.from_numpy(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
+    return Rows(x, torch.isnan(x))
+
+
+def _column(variable: int, domain: Domain | None) -> Column:
+    if isinstance(domain, Finite):
+        return Column(str(variable), "count", high=domain.size - 1)
+    return Column(str(variable), "continuous")

@@ -1,0 +1,73 @@
+"""How likely rows are under a model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from squircuit.cli.reading import Rows, is_image
+from squircuit.models import SquaredCircuit
+from squircuit.training.history import log_z_text
+
+BLOCK = 2**19
+"""Cells that are scored at once."""
+
+
+class Score(NamedTuple):
+    """Scores of rows.
+
+    Args:
+        log_prob: of every row, in nats: (n,) of float64.
+        bits: per dimension that is not missing; None where the model is not of images.
+        log_z: exact, in double precision.
+        normalised: Z = 1 by construction; else scores were divided by the exact Z.
+    """
+
+    log_prob: Tensor
+    bits: float | None
+    log_z: float
+    normalised: bool
+
+    @property
+    def mean(self) -> float:
+        return float(self.log_prob.mean())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the single rows."""
+        return {
+            "rows": len(self.log_prob),
+            "mean_log_prob": self.mean,
+            "bits_per_dimension": self.bits,
+            "log_z": self.log_z,
+            "normalised": self.normalised,
+        }
+
+
+def score_text(found: dict[str, Any]) -> str:
+    """What `Score.to_dict` gave, in one line."""
+    bits = found["bits_per_dimension"]
+    bits_text = "" if bits is None else f", {bits:.4f} bits per dimension"
+    how = "" if found["normalised"] else " (scores are divided by Z)"
+    return (
+        f"mean log-likelihood {found['mean_log_prob']:.4f} nats{bits_text} of {found['rows']} rows; "
+        f"log Z {log_z_text(found['log_z'])}{how}"
+    )
+
+
+@torch.no_grad()
+def score(model: SquaredCircuit, rows: Rows) -> Score:
+    """Scores of rows whose missing cells are marginalised; the model is in evaluation mode."""
+    step = max(1, BLOCK // rows.x.shape[1])
+    blocks = [slice(start, start + step) for start in range(0, len(rows.x), step)]
+    log_p = torch.cat([_block(model, rows.x[block], rows.missing[block]) for block in blocks])
+    observed = max(1, int((~rows.missing).sum()))
+    bits = -float(log_p.sum()) / (observed * math.log(2)) if is_image(model) else None
+    return Score(log_p, bits, float(model.log_partition()), model.is_normalised())
+
+
+def _block(model: SquaredCircuit, x: Tensor, missing: Tensor) -> Tensor:
+    gaps = missing if bool(missing.any()) else None
+    return model.log_prob(x, gaps).double().cpu()  # rows from the host are checked, whatever the device

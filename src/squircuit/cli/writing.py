@@ -1,0 +1,103 @@
+"""Files that commands write: rows, pictures, drawings. Each is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from squircuit.cli.reading import is_image, schema_of
+from squircuit.data.optional import need
+from squircuit.errors import DataError, FormatError, ParameterError
+from squircuit.models import SquaredCircuit
+from squircuit.storage.atomic import as_path, replace
+
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def require_place(path: Path | None, endings: Sequence[str] = ()) -> None:
+    """Refuse, before any work is done, a file that cannot be written or is of no known kind."""
+    if path is None:
+        return
+    file = as_path(path)
+    if endings and file.suffix.lower() not in endings:
+        raise ParameterError(
+            f"{file}: not a kind of file for this. Fix: a name ending in {', '.join(endings)}."
+        )
+    if file.is_dir() or not file.parent.is_dir():
+        reason = "a folder is there" if file.is_dir() else f"there is no folder {file.parent}"
+        raise FormatError(f"{file}: cannot be written, {reason}. Fix: pass a file in a folder that exists.")
+
+
+def is_picture(path: Path | None) -> bool:
+    return path is not None and path.suffix.lower() in PICTURES
+
+
+def require_images(model: SquaredCircuit, wish: str, fix: str) -> None:
+    """Refuse what only models of images can do."""
+    if not is_image(model):
+        raise ParameterError(f"{wish}: the model is not of images. Fix: {fix}.")
+
+
+def plots() -> ModuleType:
+    """The drawing functions, which need matplotlib."""
+    need("matplotlib", "drawing pictures", "plot")
+    module: ModuleType = need("squircuit.plots", "drawing pictures", "plot")
+    return module
+
+
+def write_figure(path: Path, figure: Any) -> None:
+    """A figure of matplotlib as a picture."""
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix.lower().removeprefix("."), dpi=150, bbox_inches="tight")
+    replace(path, content.getvalue())
+
+
+def write_rows(path: Path, model: SquaredCircuit, rows: Tensor) -> None:
+    """Rows (n, d) of a model in the words of its data, as CSV or NumPy file."""
+    if path.suffix.lower() == ".npy":
+        write_array(path, _as_array(model, rows))
+    else:
+        replace(path, as_csv(schema_of(model).names, decoded(model, rows)).encode())
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    replace(path, content.getvalue())
+
+
+def decoded(model: SquaredCircuit, rows: Tensor) -> list[list[Any]]:
+    """Rows of a model in the words of its data."""
+    return schema_of(model).decode(rows.cpu())
+
+
+def as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Comma-separated lines; None is an empty cell.
+
+    Example:
+        >>> print(as_csv(["sex", "height"], [["f", 1.5], ["m", None]]), end="")
+        sex,height
+        f,1.5
+        m,
+    """
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([names, *rows])
+    return stream.getvalue()
+
+
+def _as_array(model: SquaredCircuit, rows: Tensor) -> np.ndarray:
+    """Numbers, images in their shape: (n, d) or (n, H, W)."""
+    for column in schema_of(model).columns:
+        if column.is_text:
+            raise DataError(
+                f"column {column.name!r} holds texts, which a .npy file does not. Fix: --out FILE.csv."
+            )
+    values = np.asarray(decoded(model, rows))
+    return values.reshape(len(values), *(model.shape or values.shape[1:]))

@@ -1,0 +1,28 @@
+"""Presets are options that models and training take."""
+
+import pytest
+
+import squircuit as sq
+from squircuit import presets
+from squircuit.cli.options import options
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_holds_valid_options(name):
+    chosen = options("any", name)
+    assert isinstance(chosen.training, sq.TrainingConfig)
+    assert set(presets.load(name)) <= {"model", "training"}
+    model = sq.model_for(sq.data.load("digits"), **chosen.model | {"units": 3})
+    assert model.structure.num_roots == chosen.model.get("roots", 4)
+
+
+def test_a_preset_of_the_data_set_comes_first():
+    assert presets.load("best", "mnist")["training"]["epochs"] == 120
+    assert presets.load("small", "mnist") == presets.load("small")
+
+
+def test_an_unknown_preset_names_the_nearest():
+    with pytest.raises(
+        sq.ParameterError, match=r"no preset 'best' for 'nltcs'\. Fix: did you mean 'mnist-best'"
+    ):
+        presets.load("best", "nltcs")

@@ -26,9 +26,10 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
     that of the training rows. A value that a discrete column did not have in training has probability 0.
 
     Args:
-        units: K, the width of the circuit; None: 8, 4 or 2 by the number of cells.
+        units: K, the width of the circuit; None: 4 below 2000 rows, else as :func:`squircuit.table_model`.
         roots: number of squares that are mixed; None: 4, or as many as fit.
-        size: number of functions of columns that are not discrete.
+        size: number of functions of columns that are not discrete; None: 8 below 300 rows, 12 below 2000, 16
+            below 4000, else 24.
         columns: types that replace the inferred ones: a text for all columns, such as ``"continuous"`` or
             ``"count:0:16"``, or a mapping from names (of arrays: numbers) to such texts. "drop" leaves a
             column out. See :func:`squircuit.data.table`.
@@ -61,7 +62,7 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         self,
         units: int | None = None,
         roots: int | None = None,
-        size: int = 24,
+        size: int | None = None,
         columns: Any = None,
         epochs: Any = "auto",
         lr: Any = "auto",

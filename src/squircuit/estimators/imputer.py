@@ -55,7 +55,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         strategy: str = "mean",
         units: int | None = None,
         roots: int | None = None,
-        size: int = 24,
+        size: int | None = None,
         columns: Any = None,
         epochs: Any = "auto",
         lr: Any = "auto",

@@ -41,7 +41,7 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         contamination: float = 0.1,
         units: int | None = None,
         roots: int | None = None,
-        size: int = 24,
+        size: int | None = None,
         columns: Any = None,
         epochs: Any = "auto",
         lr: Any = "auto",

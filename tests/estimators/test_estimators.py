@@ -25,7 +25,7 @@ import squircuit as sq
 Density = sq.estimators.SquaredCircuitDensity
 Imputer = sq.estimators.SquaredCircuitImputer
 Outlier = sq.estimators.SquaredCircuitOutlier
-FEW = {"epochs": 8, "random_state": 0}
+FEW = {"epochs": 4, "random_state": 0}
 NAN = float("nan")
 
 
@@ -122,9 +122,9 @@ def test_types_of_columns_are_inferred_from_values_and_overridden():
 
 
 def test_training_fits_better_than_no_training():
-    x, new = points(300), points(300, seed=1)
+    x, new = points(200), points(300, seed=1)
     first = Density(epochs=1, lr=1e-9, random_state=0).fit(x).score(new)
-    assert Density(epochs=20, random_state=0).fit(x).score(new) > first + 100
+    assert Density(epochs=15, random_state=0).fit(x).score(new) > first + 100
 
 
 # ------------------------------------------------------------------ randomness, copies

@@ -51,7 +51,7 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
     Example:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(200, 1)) + 0.3 * rng.normal(size=(200, 2))
-        >>> density = SquaredCircuitDensity(random_state=0).fit(X)
+        >>> density = SquaredCircuitDensity(epochs=15, random_state=0).fit(X)
         >>> density.score_samples([[1.0, 1.0], [1.0, -1.0], [np.nan, np.nan]]).round().shape
         (3,)
         >>> density.sample(3, random_state=0).shape

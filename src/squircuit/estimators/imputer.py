@@ -34,8 +34,9 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
             periodic columns the mean direction; of texts the most probable category); "mode", the most
             probable state, or the point of highest density, of each cell by itself; "sample", one sample of
             all that a row lacks, jointly.
-        units, roots, size, columns, epochs, lr, batch, valid_fraction, patience, device, verbose: as for
-            :class:`SquaredCircuitDensity`; columns that are dropped are passed through.
+        units, roots, size, columns: as for :class:`SquaredCircuitDensity`; columns that are dropped are
+            passed through.
+        epochs, lr, batch, valid_fraction, patience, device, verbose: likewise.
         random_state: as for :class:`SquaredCircuitDensity`, and of the samples.
 
     Attributes:
@@ -44,7 +45,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
     Example:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(200, 1)) + 0.3 * rng.normal(size=(200, 2))
-        >>> imputer = SquaredCircuitImputer(random_state=0).fit(X)
+        >>> imputer = SquaredCircuitImputer(epochs=15, random_state=0).fit(X)
         >>> filled = imputer.transform([[1.0, np.nan], [np.nan, -0.5]])
         >>> bool(abs(filled[0, 1] - 1.0) < 0.3), bool(abs(filled[1, 0] + 0.5) < 0.3)
         (True, True)

@@ -20,8 +20,8 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
 
     Args:
         contamination: share of the training rows that is beyond the threshold, in (0, 0.5].
-        units, roots, size, columns, epochs, lr, batch, valid_fraction, patience, random_state, device,
-            verbose: as for :class:`SquaredCircuitDensity`.
+        units, roots, size, columns: as for :class:`SquaredCircuitDensity`.
+        epochs, lr, batch, valid_fraction, patience, random_state, device, verbose: likewise.
 
     Attributes:
         offset_: the threshold of ``score_samples``.
@@ -29,7 +29,7 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
 
     Example:
         >>> X = np.random.default_rng(0).normal(size=(200, 2))
-        >>> detector = SquaredCircuitOutlier(contamination=0.05, random_state=0).fit(X)
+        >>> detector = SquaredCircuitOutlier(contamination=0.05, epochs=15, random_state=0).fit(X)
         >>> detector.predict([[0.0, 0.0], [9.0, -9.0]]).tolist()
         [1, -1]
     """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import anomalies
 import demo
+import imputation
 import oracle
 import paper_figures
 import squircuit as sq
@@ -91,3 +93,16 @@ def test_the_demo_prints_equal_exact_and_enumerated_numbers_for_every_figure(cap
         exact, enumerated = float(words[words.index("exact") + 1]), float(words[-1])
         assert exact == pytest.approx(enumerated, rel=1e-9)
     assert len(list((tmp_path / "demo").glob("*.svg"))) == len(FIGURES)
+
+
+def test_densities_tell_malignant_from_benign_rows_also_where_half_of_the_cells_are_missing(capsys):
+    complete, half = anomalies.main()["squared circuit"]
+    assert complete > 0.9
+    assert half > 0.85
+    assert f"{complete:.3f}" in capsys.readouterr().out
+
+
+def test_conditional_means_are_better_than_means_of_columns(capsys):
+    errors = imputation.main()
+    assert errors["squared circuit"] < 0.9 * errors["mean of the column"]
+    assert f"{errors['squared circuit']:.3f}" in capsys.readouterr().out

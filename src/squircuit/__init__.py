@@ -1,5 +1,8 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
+import importlib
+from types import ModuleType
+
 from squircuit import (
     data,
     errors,
@@ -89,3 +92,10 @@ __all__ = [
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> ModuleType:
+    """``squircuit.estimators`` when first asked for: it needs scikit-learn, all else does not."""
+    if name == "estimators":
+        return importlib.import_module("squircuit.estimators")
+    raise AttributeError(f"module 'squircuit' has no attribute {name!r}")

@@ -15,7 +15,12 @@ from squircuit.families import Categorical
 
 
 def evaluate_inputs(
-    group: InputGroup, x: Tensor, weight: Tensor | None, values: Mapping[str, Tensor], dtype: torch.dtype
+    group: InputGroup,
+    x: Tensor,
+    weight: Tensor | None,
+    values: Mapping[str, Tensor],
+    dtype: torch.dtype,
+    functions: Tensor | None = None,
 ) -> Tensor:
     """ℓ(x) = W φ(x) of all layers of a group.
 
@@ -25,6 +30,7 @@ def evaluate_inputs(
         weight: (F or 1, rows, n), or None.
         values: learnable parameters of the families, (F, …) each.
         dtype: of the result, real or complex.
+        functions: φ(x) where it is known, (F, B, n).
 
     Returns:
         (F, K, 2 or 1, B) planes.
@@ -32,7 +38,7 @@ def evaluate_inputs(
     rows = None if weight is None else weight[:, group.first_row : group.first_row + group.units]
     if isinstance(group.family, Categorical) and rows is not None:
         return lookup(rows.to(dtype), x.long())
-    functions = _functions(group, x, values).to(dtype)  # (F, B, n)
+    functions = (_functions(group, x, values) if functions is None else functions).to(dtype)  # (F, B, n)
     if rows is not None:
         functions = functions @ rows.to(dtype).mT
     return planar.planes(functions.mT)

@@ -53,6 +53,14 @@ class Family(ABC):
         """Whether the functions take complex values."""
         return False
 
+    @property
+    def place(self) -> tuple[Family, float, float] | None:
+        """(ψ, μ, σ) with φ_i(x) = ψ_i((x − μ)/σ)/√σ, so that placed families are evaluated together.
+
+        None where there is no such form, or the place is learnt.
+        """
+        return None
+
     def parameters(self) -> dict[str, Tensor]:
         """The learnable parameters: name → initial value (float64, every real number is allowed)."""
         return {}

@@ -61,6 +61,10 @@ class Hermite(Family):
     def domain(self) -> Line:
         return Line()
 
+    @property
+    def place(self) -> tuple[Family, float, float] | None:
+        return None if self.learnable else (Hermite(self.size), self.loc, self.scale)
+
     def parameters(self) -> dict[str, Tensor]:
         if not self.learnable:
             return {}

@@ -16,6 +16,7 @@ from squircuit.execution.graph import CapturedStep
 from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation, has_cross_terms
+from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
 from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import has_gaps, require_data
@@ -71,6 +72,7 @@ class SquaredCircuit(Queries, nn.Module):
         self.shape: tuple[int, ...] | None = None
         self.notes: dict[str, Any] = {}
         self._network = Network(self.plan)
+        self._placed = Placed(self._input_groups)
         self._forms: dict[bool, QueryForm] = {}  # made by the first query
         self._looked_at: tuple[tuple[object, ...], bool] | None = None
         real = dtype.to_real()
@@ -310,14 +312,16 @@ class SquaredCircuit(Queries, nn.Module):
     def _inputs(self, x: Tensor) -> list[Tensor]:
         dtype = self._zero.dtype.to_complex() if self._is_complex else self._zero.dtype
         x = x.to(self._zero.dtype) if x.is_floating_point() else x
-        outputs = []
-        for number, group in enumerate(self._input_groups):
-            columns = x.index_select(1, getattr(self, f"_columns{number}")).T  # (F, B)
+        groups, outputs = self._input_groups, []
+        columns = [x.index_select(1, getattr(self, f"_columns{g}")).T for g in range(len(groups))]  # (F, B)
+        functions = self._placed.functions(columns)
+        for number, group in enumerate(groups):
             weight = None
             if group.weight is not None:
                 weight = self._network.weight(self.stacks(), group.weight)
             values = self._family_values(group)
-            outputs.append(evaluate_inputs(group, columns, weight, values, dtype))
+            known = functions.get(number)
+            outputs.append(evaluate_inputs(group, columns[number], weight, values, dtype, known))
         return outputs
 
     def _family_values(self, group: InputGroup) -> Mapping[str, Tensor]:

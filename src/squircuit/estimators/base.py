@@ -1,0 +1,145 @@
+"""What all estimators share: reading rows, training, log densities, plain pickles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from squircuit.data import Schema, table
+from squircuit.estimators.rows import Rows, cells_of, encoded, frame_kind, names_of, wishes
+from squircuit.models import SquaredCircuit, load, table_model
+from squircuit.training import History, fit
+
+BLOCK = 4096  #: rows that are asked about at once
+DEFAULTS = ((4000, None, 24), (2000, None, 16), (300, 4, 12), (0, 4, 8))
+"""From so many rows: units (None: as :func:`squircuit.table_model` chooses) and functions of a column."""
+
+
+class CircuitEstimator(BaseEstimator, ABC):
+    """A squared circuit of a table, trained by ``fit``; all computations are in double precision.
+
+    Subclasses name all parameters in ``__init__``, as scikit-learn wants it; :class:`SquaredCircuitDensity`
+    documents them.
+    """
+
+    model_: SquaredCircuit
+    history_: History
+    n_features_in_: int
+
+    @abstractmethod
+    def __init__(self) -> None: ...
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the density of the rows.
+
+        Args:
+            X: (n, d) array or data frame, n ≥ 2; NaN and None are missing cells, which need not be filled.
+            y: ignored.
+        """
+        X = self._validated(X, reset=True)
+        names = names_of(X)
+        seed = self._seed(self.random_state)
+        rows = table(X, wishes(self.columns, names))
+        units, size = self._widths(len(rows))
+        model = table_model(rows, units, _plain(self.roots), size, seed=seed, dtype=torch.complex128)
+        model.to(self.device)
+        self.history_ = fit(model, rows, seed=seed, **self._options())
+        self.model_ = model.eval()
+        self._positions = [names.index(name) for name in rows.schema.names]
+        self._frame = frame_kind(X)
+        return self
+
+    def _widths(self, count: int) -> tuple[int | None, int]:
+        """Units and functions of a column, by the number of rows where they are not given."""
+        units, size = next((units, size) for least, units, size in DEFAULTS if count >= least)
+        given = _plain(self.units), _plain(self.size)
+        return units if given[0] is None else given[0], size if given[1] is None else given[1]
+
+    def _options(self) -> dict[str, Any]:
+        """The parameters that are options of training."""
+        names = ("epochs", "lr", "batch", "valid_fraction", "patience")
+        options = {name: _plain(getattr(self, name)) for name in names}
+        return options | {"progress": bool(self.verbose)}
+
+    @staticmethod
+    def _seed(random_state: Any) -> int:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+
+    def _validated(self, X: Any, reset: bool) -> Any:
+        """Checked as scikit-learn does: an array of numbers, or a data frame as it is."""
+        if frame_kind(X):
+            return validate_data(self, X, reset=reset, skip_check_array=True)
+        least = 2 if reset else 1
+        checks = {"dtype": "numeric", "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
+        return validate_data(self, X, reset=reset, **checks)
+
+    @property
+    def _schema(self) -> Schema:
+        return cast(Schema, self.model_.schema)
+
+    def _encoded(self, X: Any) -> Rows:
+        """Rows, validated, as the model takes them."""
+        cells = cells_of(X)
+        return encoded(self._schema, [cells[position] for position in self._positions])
+
+    def _log_density(self, X: Any) -> NDArray[np.float64]:
+        """log p of the known cells of every row; −inf where a discrete column has a value it never had."""
+        check_is_fitted(self)
+        rows = self._encoded(self._validated(X, reset=False))
+        with torch.no_grad():
+            parts = [self.model_.log_prob(*part[:2]).cpu().numpy() for part in blocks(rows)]
+        return np.where(rows.unknown.any(axis=1), -np.inf, np.concatenate(parts))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain data: the model as the bytes of its file, the history as a mapping."""
+        state = dict(super().__getstate__())
+        if "model_" in state:
+            state |= {"model_": _to_bytes(self.model_), "history_": self.history_.to_dict()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The model is on the CPU then, wherever it was."""
+        if "model_" in state:
+            model, history = _from_bytes(state["model_"]), History.from_dict(state["history_"])
+            state = state | {"model_": model, "history_": history}
+        super().__setstate__(state)
+
+
+def blocks(rows: Rows, size: int = BLOCK) -> Iterator[Rows]:
+    """Some rows at a time."""
+    for start in range(0, len(rows.values), size):
+        yield rows.take(slice(start, start + size))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers, as searches of parameters draw them, as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _to_bytes(model: SquaredCircuit) -> bytes:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.safetensors"
+        model.save(file)
+        return file.read_bytes()
+
+
+def _from_bytes(content: bytes) -> SquaredCircuit:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.safetensors"
+        file.write_bytes(content)
+        return load(file).eval()

@@ -1,0 +1,108 @@
+"""A density estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from squircuit.estimators.base import CircuitEstimator
+from squircuit.estimators.rows import as_array, as_frame, decoded
+
+
+class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
+    r"""The density of a table as a squared circuit on its Chow–Liu tree,
+
+    .. math:: p(x) = \sum_r \pi_r |c_r(x)|^2, \qquad \int p = 1,
+
+    exact and normalised, also of rows with missing cells, which are marginalised: in training and in scores.
+
+    Columns of texts are categories. A column of integers that span at most 256 is discrete, too (two
+    different ones: binary), in arrays of floats as well; all other numbers are continuous. ``columns`` says
+    otherwise, and does so for every fold of a cross-validation: the range of a count, for example, is else
+    that of the training rows. A value that a discrete column did not have in training has probability 0.
+
+    Args:
+        units: K, the width of the circuit; None: 4 below 2000 rows, else as :func:`squircuit.table_model`.
+        roots: number of squares that are mixed; None: 4, or as many as fit.
+        size: number of functions of columns that are not discrete; None: 8 below 300 rows, 12 below 2000, 16
+            below 4000, else 24.
+        columns: types that replace the inferred ones: a text for all columns, such as ``"continuous"`` or
+            ``"count:0:16"``, or a mapping from names (of arrays: numbers) to such texts. "drop" leaves a
+            column out. See :func:`squircuit.data.table`.
+        epochs, lr, batch: of training; "auto": by the number of rows, see :class:`squircuit.TrainingConfig`.
+        valid_fraction: share of the rows that is held out to stop early; 0: none.
+        patience: epochs without a better validation after which training stops; 0: it never stops early.
+        random_state: of the first weights, of the order of rows and of those held out.
+        device: where the model is trained and asked, such as "cuda".
+        verbose: above 0: show the progress of training.
+
+    Attributes:
+        model_: the trained :class:`squircuit.SquaredCircuit`, which answers all other questions; its
+            ``schema`` says which types the columns have.
+        history_: of training, see :class:`squircuit.History`.
+        n_features_in_, feature_names_in_: of ``fit``; the names where all are texts.
+
+    Pickles (joblib's, too) hold the model as its file format does, and load it on the CPU.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 1)) + 0.3 * rng.normal(size=(200, 2))
+        >>> density = SquaredCircuitDensity(epochs=15, random_state=0).fit(X)
+        >>> density.score_samples([[1.0, 1.0], [1.0, -1.0], [np.nan, np.nan]]).round().shape
+        (3,)
+        >>> density.sample(3, random_state=0).shape
+        (3, 2)
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        roots: int | None = None,
+        size: int | None = None,
+        columns: Any = None,
+        epochs: Any = "auto",
+        lr: Any = "auto",
+        batch: Any = "auto",
+        valid_fraction: float = 0.1,
+        patience: int = 10,
+        random_state: Any = None,
+        device: Any = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.units = units
+        self.roots = roots
+        self.size = size
+        self.columns = columns
+        self.epochs = epochs
+        self.lr = lr
+        self.batch = batch
+        self.valid_fraction = valid_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """log p of every row, in nats: (n,). Missing cells are marginalised; a row without cells has 0."""
+        return self._log_density(X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The total log-likelihood of the rows, Σ_i log p(x_i), as of scikit-learn's ``KernelDensity``."""
+        return float(self.score_samples(X).sum())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Exact samples, in the values of the training data.
+
+        Returns:
+            (n_samples, d) array of floats (of objects where columns hold texts), or a data frame where
+            ``fit`` was given one; without columns that were dropped.
+        """
+        check_is_fitted(self)
+        drawn = self.model_.sample(n_samples, seed=self._seed(random_state)).cpu().numpy()
+        schema = self._schema
+        columns = [decoded(column, drawn[:, v]) for v, column in enumerate(schema.columns)]
+        return as_frame(self._frame, schema.names, columns) if self._frame else as_array(columns)

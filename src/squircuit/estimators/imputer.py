@@ -1,0 +1,176 @@
+"""An imputer: missing cells from the exact conditional distribution given the others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_is_fitted
+
+from squircuit.data import Column
+from squircuit.data.cells import Cells, numbers
+from squircuit.errors import ParameterError
+from squircuit.estimators.base import CircuitEstimator
+from squircuit.estimators.rows import Rows, as_array, as_frame, cells_of, decoded, encoded, frame_kind, levels
+from squircuit.inference import Marginals
+
+STRATEGIES = ("mean", "mode", "sample")
+BLOCK = 512  #: rows whose marginals are in memory at once
+
+
+class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstimator):
+    """Fills missing cells given the known ones of their row, by the exact conditional distribution.
+
+    Observed cells are never changed. A value that a discrete column did not have in training stays, and the
+    other cells of its row are filled as if it were missing.
+
+    Args:
+        strategy: "mean", the conditional mean of each cell (of counts, too, so it is seldom an integer; of
+            periodic columns the mean direction; of texts the most probable category); "mode", the most
+            probable state, or the point of highest density, of each cell by itself; "sample", one sample of
+            all that a row lacks, jointly.
+        units, roots, size, columns: as for :class:`SquaredCircuitDensity`; columns that are dropped are
+            passed through.
+        epochs, lr, batch, valid_fraction, patience, device, verbose: likewise.
+        random_state: as for :class:`SquaredCircuitDensity`, and of the samples.
+
+    Attributes:
+        model_, history_, n_features_in_, feature_names_in_: as of :class:`SquaredCircuitDensity`.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 1)) + 0.3 * rng.normal(size=(200, 2))
+        >>> imputer = SquaredCircuitImputer(epochs=15, random_state=0).fit(X)
+        >>> filled = imputer.transform([[1.0, np.nan], [np.nan, -0.5]])
+        >>> bool(abs(filled[0, 1] - 1.0) < 0.3), bool(abs(filled[1, 0] + 0.5) < 0.3)
+        (True, True)
+    """
+
+    def __init__(
+        self,
+        strategy: str = "mean",
+        units: int | None = None,
+        roots: int | None = None,
+        size: int | None = None,
+        columns: Any = None,
+        epochs: Any = "auto",
+        lr: Any = "auto",
+        batch: Any = "auto",
+        valid_fraction: float = 0.1,
+        patience: int = 10,
+        random_state: Any = None,
+        device: Any = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.strategy = strategy
+        self.units = units
+        self.roots = roots
+        self.size = size
+        self.columns = columns
+        self.epochs = epochs
+        self.lr = lr
+        self.batch = batch
+        self.valid_fraction = valid_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the density of the rows; missing cells are marginalised.
+
+        Args:
+            X: (n, d) array or data frame, n ≥ 2; NaN and None are missing cells.
+            y: ignored.
+        """
+        self._require_strategy()
+        return super().fit(X)
+
+    def transform(self, X: Any) -> Any:
+        """The rows with their missing cells filled.
+
+        Returns:
+            (n, d) array of floats (of objects where columns hold texts); a data frame after
+            ``set_output(transform="pandas")`` or ``"polars"``.
+        """
+        check_is_fitted(self)
+        self._require_strategy()
+        X = self._validated(X, reset=False)
+        cells = cells_of(X)
+        rows = encoded(self._schema, [cells[position] for position in self._positions])
+        values = self._values(rows)
+        for v, (column, position) in enumerate(zip(self._schema.columns, self._positions, strict=True)):
+            gaps = rows.missing[:, v] & ~rows.unknown[:, v]
+            cells[position] = _filled(column, cells[position], gaps, values[v])
+        return self._packed(X, cells)
+
+    def _values(self, rows: Rows) -> list[NDArray[Any]]:
+        """For each column of the model what its missing cells become, (n,) each; elsewhere anything."""
+        columns = self._schema.columns
+        kinds = [object if column.is_text else np.float64 for column in columns]
+        values = [np.empty(len(rows.values), dtype=kind) for kind in kinds]
+        gaps = np.flatnonzero(rows.missing.any(axis=1))
+        generator = torch.Generator(self.model_.device).manual_seed(self._seed(self.random_state))
+        for start in range(0, len(gaps), BLOCK):
+            places = gaps[start : start + BLOCK]
+            for v, found in self._block(rows.take(places), generator).items():
+                values[v][places] = found
+        return values
+
+    def _block(self, rows: Rows, generator: torch.Generator) -> dict[int, NDArray[Any]]:
+        """Column → what its missing cells become, of the columns that some row lacks."""
+        columns = dict(enumerate(self._schema.columns))
+        if self.strategy == "sample":
+            drawn = self.model_.sample(1, rows.values, rows.missing, generator=generator)[0].cpu().numpy()
+            return {v: decoded(column, drawn[:, v]) for v, column in columns.items()}
+        found = self.model_.marginals(rows.values, rows.missing)
+        centre = _mean if self.strategy == "mean" else _mode
+        return {v: centre(columns[v], found, v) for v in found.points}
+
+    def _packed(self, X: Any, cells: list[Cells]) -> Any:
+        """An array, or where texts make it one of objects and a frame is wanted, a frame with types."""
+        kind = _get_output_config("transform", self)["dense"]
+        filled = as_array(cells)
+        if kind == "default" or filled.dtype != object:
+            return filled
+        index = X.index if frame_kind(X) == kind == "pandas" else None
+        return as_frame(kind, [str(name) for name in self.get_feature_names_out()], cells, index)
+
+    def _require_strategy(self) -> None:
+        if self.strategy not in STRATEGIES:
+            known = ", ".join(map(repr, STRATEGIES))
+            raise ParameterError(f"strategy={self.strategy!r}. Fix: pass one of {known}.")
+
+
+def _mode(column: Column, found: Marginals, v: int) -> NDArray[Any]:
+    return decoded(column, found.mode(v).cpu().numpy())
+
+
+def _mean(column: Column, found: Marginals, v: int) -> NDArray[Any]:
+    if column.is_text:
+        return _mode(column, found, v)
+    if column.is_discrete:
+        mean: NDArray[Any] = found.values[v].cpu().numpy() @ levels(column)
+    elif column.kind == "periodic":
+        mean = _direction(column, found.nodes[v].cpu().numpy(), found.masses[v].cpu().numpy())
+    else:
+        mean = found.mean[:, v].cpu().numpy()
+    return mean
+
+
+def _direction(column: Column, nodes: NDArray[Any], masses: NDArray[Any]) -> NDArray[Any]:
+    """The mean on a circle: the angle of E[exp(2πi (x − low)/P)]."""
+    period = column.high - column.low
+    turn = masses @ np.exp(2j * math.pi * (nodes - column.low) / period)
+    direction: NDArray[Any] = np.mod(np.angle(turn) / (2 * math.pi), 1.0)
+    return column.low + direction * period
+
+
+def _filled(column: Column, cells: Cells, gaps: NDArray[np.bool_], values: NDArray[Any]) -> Cells:
+    """The cells with the gaps filled; numbers that were read as objects become floats."""
+    return np.where(gaps, values, cells if column.is_text else numbers(cells)[0])

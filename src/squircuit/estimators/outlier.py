@@ -1,0 +1,94 @@
+"""A detector of outliers: rows of low density."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OutlierMixin
+
+from squircuit.errors import ParameterError
+from squircuit.estimators.base import CircuitEstimator
+
+
+class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
+    """Rows whose log density is below that of a share ``contamination`` of the training rows.
+
+    Densities of rows with missing cells are of the cells that are known, so they are larger; such rows are
+    seldom outliers beside complete ones.
+
+    Args:
+        contamination: share of the training rows that is beyond the threshold, in (0, 0.5].
+        units, roots, size, columns: as for :class:`SquaredCircuitDensity`.
+        epochs, lr, batch, valid_fraction, patience, random_state, device, verbose: likewise.
+
+    Attributes:
+        offset_: the threshold of ``score_samples``.
+        model_, history_, n_features_in_, feature_names_in_: as of :class:`SquaredCircuitDensity`.
+
+    Example:
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> detector = SquaredCircuitOutlier(contamination=0.05, epochs=15, random_state=0).fit(X)
+        >>> detector.predict([[0.0, 0.0], [9.0, -9.0]]).tolist()
+        [1, -1]
+    """
+
+    offset_: float
+
+    def __init__(
+        self,
+        contamination: float = 0.1,
+        units: int | None = None,
+        roots: int | None = None,
+        size: int | None = None,
+        columns: Any = None,
+        epochs: Any = "auto",
+        lr: Any = "auto",
+        batch: Any = "auto",
+        valid_fraction: float = 0.1,
+        patience: int = 10,
+        random_state: Any = None,
+        device: Any = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.contamination = contamination
+        self.units = units
+        self.roots = roots
+        self.size = size
+        self.columns = columns
+        self.epochs = epochs
+        self.lr = lr
+        self.batch = batch
+        self.valid_fraction = valid_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the density of the rows, and the threshold.
+
+        Args:
+            X: (n, d) array or data frame, n ≥ 2; NaN and None are missing cells.
+            y: ignored.
+        """
+        if not 0 < self.contamination <= 0.5:
+            raise ParameterError(
+                f"contamination={self.contamination!r}. Fix: pass the share of outliers, in (0, 0.5]."
+            )
+        super().fit(X)
+        self.offset_ = float(np.percentile(self.score_samples(X), 100 * self.contamination))
+        return self
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """log p of every row, in nats: (n,); the lower, the more abnormal."""
+        return self._log_density(X)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """``score_samples(X) - offset_``: (n,), negative for outliers."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """−1 for outliers, 1 for other rows: (n,)."""
+        return np.where(self.decision_function(X) < 0, -1, 1)

@@ -1,0 +1,308 @@
+"""Laws of the estimators: exact densities, untouched observations, the same result from the same seed."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import squircuit as sq
+
+Density = sq.estimators.SquaredCircuitDensity
+Imputer = sq.estimators.SquaredCircuitImputer
+Outlier = sq.estimators.SquaredCircuitOutlier
+FEW = {"epochs": 4, "random_state": 0}
+NAN = float("nan")
+
+
+def points(n: int = 120, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 1)) + 0.5 * rng.normal(size=(n, 2))
+
+
+def people(n: int = 150) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=n)
+    columns = {
+        "colour": np.array(["blue", "green", "red"], dtype=object)[group],
+        "children": rng.integers(4, size=n).astype(float),
+        "height": 1.6 + 0.1 * group + 0.03 * rng.normal(size=n),
+    }
+    frame = pd.DataFrame(columns, index=[f"row {i}" for i in range(n)])
+    frame.loc["row 0", "colour"] = None
+    frame.loc["row 1", ["children", "height"]] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def density():
+    return Density(**FEW).fit(points())
+
+
+@pytest.fixture(scope="module")
+def of_people():
+    return Density(**{**FEW, "epochs": 15}).fit(people())
+
+
+# ------------------------------------------------------------------ densities
+
+
+def test_scores_are_the_exact_log_density_of_the_circuit(density):
+    x = points(20, seed=1)
+    circuit = density.model_.circuit()
+    exact = sq.evaluate(circuit, torch.from_numpy(x)).abs().square() @ circuit.mixture
+    assert density.score_samples(x) == pytest.approx(exact.log().numpy(), abs=1e-9)
+    assert density.score(x) == pytest.approx(exact.log().sum().item())
+
+
+def test_the_density_of_one_column_integrates_to_one():
+    one = Density(**FEW).fit(points()[:, :1])
+    grid = np.linspace(-30, 30, 20_001)
+    assert np.trapezoid(np.exp(one.score_samples(grid[:, None])), grid) == pytest.approx(1, abs=1e-9)
+
+
+def test_the_density_of_two_columns_integrates_to_one_and_nan_marginalises(density):
+    grid = np.linspace(-16, 16, 401)
+    rows = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=2).reshape(-1, 2)
+    p = np.exp(density.score_samples(rows)).reshape(401, 401)
+    first = np.trapezoid(p, grid, axis=1)
+    assert np.trapezoid(first, grid) == pytest.approx(1, abs=1e-6)
+    asked = np.stack([grid, np.full(401, NAN)], axis=1)
+    assert np.exp(density.score_samples(asked)) == pytest.approx(first, abs=1e-6)
+
+
+def test_a_row_without_cells_scores_zero(density):
+    assert density.score_samples([[NAN, NAN]]) == pytest.approx([0.0], abs=1e-12)
+
+
+def test_probabilities_of_mixed_columns_add_up_and_what_was_never_seen_has_none(of_people):
+    states = [(c, n, NAN) for c in ("blue", "green", "red") for n in range(4)]
+    frame = pd.DataFrame(states, columns=["colour", "children", "height"])
+    assert np.exp(of_people.score_samples(frame)).sum() == pytest.approx(1)
+    new = pd.DataFrame([("pink", 1.0, 1.7), ("red", 9.0, 1.7)], columns=frame.columns)
+    assert of_people.score_samples(new).tolist() == [-math.inf, -math.inf]
+
+
+def test_polars_and_pandas_frames_score_alike_and_samples_come_back_as_frames(of_people):
+    frame = people()
+    again = Density(**{**FEW, "epochs": 15}).fit(pl.from_pandas(frame))
+    assert again.score_samples(pl.from_pandas(frame)) == pytest.approx(of_people.score_samples(frame))
+    drawn = of_people.sample(200, random_state=0)
+    assert list(drawn.columns) == ["colour", "children", "height"]
+    assert set(drawn["colour"]) == {"blue", "green", "red"}
+    assert drawn["height"].dtype == np.float64
+    means = drawn.groupby("colour")["height"].mean()
+    assert means["blue"] < means["green"] < means["red"]
+    assert isinstance(again.sample(2, random_state=0), pl.DataFrame)
+
+
+def test_types_of_columns_are_inferred_from_values_and_overridden():
+    x = np.stack([np.arange(40) % 3, np.linspace(0, 1, 40), np.arange(40) % 2], axis=1)
+    kinds = [column.kind for column in Density(**FEW).fit(x).model_.schema.columns]
+    assert kinds == ["count", "continuous", "binary"]
+    fitted = Density(**FEW, columns={0: "count:0:9", "2": "drop"}).fit(x)
+    assert [column.size for column in fitted.model_.schema.columns] == [10, 0]
+    assert np.isfinite(fitted.score_samples([[7, 0.5, 1]]))
+    everywhere = Density(**FEW, columns="continuous").fit(x[:, :2])
+    assert {column.kind for column in everywhere.model_.schema.columns} == {"continuous"}
+
+
+def test_training_fits_better_than_no_training():
+    x, new = points(200), points(300, seed=1)
+    first = Density(epochs=1, lr=1e-9, random_state=0).fit(x).score(new)
+    assert Density(epochs=15, random_state=0).fit(x).score(new) > first + 100
+
+
+# ------------------------------------------------------------------ randomness, copies
+
+
+@pytest.mark.parametrize("make", [Density, Outlier])
+def test_the_same_random_state_gives_the_same_scores_and_another_one_others(make):
+    x = points()
+    a, b = (make(**FEW).fit(x).score_samples(x) for _ in range(2))
+    other = make(**{**FEW, "random_state": 1}).fit(x).score_samples(x)
+    assert (a == b).all()
+    assert (a != other).any()
+
+
+def test_the_same_random_state_gives_the_same_samples(density):
+    a, b, other = (density.sample(5, random_state=seed) for seed in (3, 3, 4))
+    assert (a == b).all()
+    assert (a != other).any()
+
+
+class Plain(pickle.Unpickler):
+    """Remembers of which modules a pickle wants something."""
+
+    def __init__(self, file):
+        super().__init__(file)
+        self.modules = set()
+
+    def find_class(self, module, name):
+        self.modules.add(module.partition(".")[0] if not module.startswith("squircuit") else module)
+        return super().find_class(module, name)
+
+
+def require_same(again, of_people):
+    frame = people()
+    assert (again.score_samples(frame) == of_people.score_samples(frame)).all()
+    assert again.history_.to_dict() == of_people.history_.to_dict()
+    assert again.model_.schema == of_people.model_.schema
+
+
+def test_pickles_answer_alike_and_hold_plain_data(of_people):
+    unpickler = Plain(io.BytesIO(pickle.dumps(of_people)))
+    require_same(unpickler.load(), of_people)
+    assert unpickler.modules <= {"squircuit.estimators.density", "numpy", "builtins", "copyreg"}
+
+
+def test_joblib_keeps_it(of_people, tmp_path):
+    joblib.dump(of_people, tmp_path / "people.joblib")
+    require_same(joblib.load(tmp_path / "people.joblib"), of_people)
+
+
+def test_clones_have_the_parameters_and_nothing_learnt(density):
+    copy = clone(density)
+    assert copy.get_params() == density.get_params()
+    with pytest.raises(NotFittedError):
+        copy.score_samples(points())
+    assert copy.set_params(units=4).units == 4
+
+
+def test_it_works_in_pipelines_searches_and_cross_validation():
+    x = points()
+    pipeline = make_pipeline(StandardScaler(), Density(**FEW))
+    search = GridSearchCV(pipeline, {"squaredcircuitdensity__units": np.array([1, 4])}, cv=2).fit(x)
+    assert search.best_params_ == {"squaredcircuitdensity__units": 4}  # one unit: independent columns
+    assert np.isfinite(cross_val_score(Density(**FEW), x, cv=2)).all()
+
+
+# ------------------------------------------------------------------ imputation
+
+
+def gaps(x: np.ndarray, seed: int = 0) -> np.ndarray:
+    holes = np.random.default_rng(seed).random(x.shape) < 0.3
+    return np.where(holes, NAN, x)
+
+
+@pytest.mark.parametrize("strategy", ["mean", "mode", "sample"])
+def test_observed_cells_are_untouched_and_all_others_filled(strategy):
+    x = gaps(points())
+    filled = Imputer(strategy, **FEW).fit_transform(x)
+    known = ~np.isnan(x)
+    assert (filled[known] == x[known]).all()
+    assert np.isfinite(filled).all()
+    assert (filled == Imputer(strategy, **FEW).fit_transform(x)).all()
+
+
+def test_the_mean_is_that_of_the_conditional_density():
+    imputer = Imputer(**FEW).fit(points())
+    grid = np.linspace(-16, 16, 4001)
+    rows = torch.from_numpy(np.stack([np.full(4001, 0.7), grid], axis=1))
+    p = imputer.model_.log_prob(rows).exp().detach().numpy()
+    mean = np.trapezoid(grid * p, grid) / np.trapezoid(p, grid)
+    assert imputer.transform([[0.7, NAN]])[0, 1] == pytest.approx(mean, abs=1e-7)
+    mode = grid[p.argmax()]
+    assert imputer.set_params(strategy="mode").transform([[0.7, NAN]])[0, 1] == pytest.approx(mode, abs=0.05)
+
+
+def test_the_mean_of_a_discrete_column_is_of_its_values_and_that_of_a_circle_its_direction():
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.choice([5.0, 7.0], 200), np.mod(rng.normal(0, 10, 200), 360)], axis=1)
+    imputer = Imputer(**FEW, columns={1: "periodic:360"}).fit(x)
+    number, angle = imputer.transform([[NAN, NAN]])[0]
+    p = np.exp([imputer.model_.log_prob([[k, NAN]]).item() for k in (0, 1)])
+    assert number == pytest.approx(p @ [5, 7])
+    assert min(angle, 360 - angle) < 40  # the mean of numbers would be near 180
+
+
+def test_samples_follow_the_conditional_density():
+    imputer = Imputer("sample", epochs=10, random_state=0).fit(points(200))
+    drawn = imputer.transform(np.tile([[1.0, NAN]], (2000, 1)))[:, 1]
+    mean = imputer.model_.mean([[1.0, NAN]])[0, 1].item()
+    deviation = math.sqrt(imputer.model_.variance([[1.0, NAN]])[0, 1].item())
+    assert abs(drawn.mean() - mean) < 5 * deviation / math.sqrt(2000)
+    assert drawn.std() == pytest.approx(deviation, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames_with_texts_go_in_and_come_out_with_their_types(kind):
+    frame = people()
+    given = frame if kind == "pandas" else pl.from_pandas(frame)
+    imputer = Imputer("mode", **{**FEW, "epochs": 15}).set_output(transform=kind).fit(given)
+    filled = imputer.transform(given)
+    assert type(filled) is type(given)
+    assert list(filled.columns) == list(imputer.get_feature_names_out()) == list(frame.columns)
+    table = filled if kind == "pandas" else filled.to_pandas().set_axis(frame.index)
+    assert list(table.index) == list(frame.index)
+    assert table["height"].dtype == np.float64
+    assert not table.isna().to_numpy().any()
+    pd.testing.assert_frame_equal(table[2:], frame[2:], check_dtype=False)
+
+
+def test_a_value_never_seen_stays_and_the_rest_is_filled_as_if_it_were_missing():
+    imputer = Imputer(**FEW).fit(people())
+    new = pd.DataFrame([("pink", 1.0, NAN), (None, 1.0, NAN)], columns=people().columns)
+    filled = imputer.transform(new)
+    assert filled[0, 0] == "pink"
+    assert filled[0, 2] == filled[1, 2]
+
+
+def test_columns_that_are_dropped_pass_through():
+    frame = people().assign(name=[f"person {i}" for i in range(150)])
+    imputer = Imputer(**FEW, columns={"name": "drop"}).set_output(transform="pandas").fit(frame)
+    assert (imputer.transform(frame)["name"] == frame["name"]).all()
+
+
+# ------------------------------------------------------------------ outliers
+
+
+def test_the_share_of_outliers_among_the_training_rows_is_the_contamination():
+    x = points(200)
+    detector = Outlier(contamination=0.05, **FEW).fit(x)
+    assert (detector.predict(x) == -1).mean() == pytest.approx(0.05)
+    assert detector.decision_function(x) == pytest.approx(detector.score_samples(x) - detector.offset_)
+    assert detector.predict([[30.0, -30.0], [0.0, 0.0]]).tolist() == [-1, 1]
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (Density(columns={"9": "continuous"}), "no column '9'"),
+        (Density(epochs=0), "epochs=0"),
+        (Density(columns="continous"), "did you mean 'continuous'"),
+        (Imputer("median"), "strategy='median'"),
+        (Outlier(contamination=0.9), r"contamination=0\.9"),
+    ],
+)
+def test_wrong_parameters_are_named(estimator, words):
+    with pytest.raises(sq.ParameterError, match=words):
+        estimator.fit(points())
+
+
+def test_without_scikit_learn_all_else_is_imported_and_the_error_says_what_to_install():
+    program = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import squircuit as sq; from squircuit import *\n"
+        "try: sq.estimators\n"
+        "except ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert "pip install 'squircuit[estimators]'" in done.stdout, done.stderr

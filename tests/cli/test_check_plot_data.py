@@ -116,3 +116,16 @@ def test_show_infers_the_columns_of_a_file(people):
 def test_bench_passes_its_arguments_on(capfd):
     call("bench", "--no-such-option", code=2)
     assert "unrecognized arguments: --no-such-option" in capfd.readouterr().err
+
+
+def test_reproduce_lists_its_experiments_and_names_the_nearest():
+    listed = call("reproduce").stdout
+    assert all(name in listed for name in ("densities", "images", "marginals", "optimisers"))
+    assert "record" not in listed
+    assert "did you mean 'densities'?" in call("reproduce", "densitys", code=2).stderr
+
+
+def test_reproduce_passes_its_arguments_on(tmp_path, capfd):
+    call("reproduce", "marginals", "--sides", "4", "--units", "2", "--repeats", "1", "--out", tmp_path)
+    assert "4×4, 4 columns missing: 0 of 5 layers mixed" in capfd.readouterr().out
+    assert (tmp_path / "marginals.jsonl").exists()

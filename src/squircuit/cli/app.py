@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import squircuit
-from squircuit.cli import bench, check, complete, data, fit, plot, sample, score
+from squircuit.cli import bench, check, complete, data, fit, plot, reproduce, sample, score
 from squircuit.cli.program import Program
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -28,6 +28,7 @@ app.command()(check.check)
 app.command()(plot.plot)
 app.add_typer(data.app)
 app.command(context_settings=PASSED_ON)(bench.bench)
+app.command(context_settings=PASSED_ON)(reproduce.reproduce)
 
 
 def _version(wanted: bool) -> None:

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import typer
 
-import squircuit
-from squircuit.errors import FormatError
-
-PACKAGE = Path(squircuit.__file__).resolve().parent
-PLACES = (PACKAGE / "_benchmarks", PACKAGE.parents[1] / "benchmarks")
-"""Installed, and in a checkout."""
+from squircuit.cli.programs import folder, run
 
 
 def bench(context: typer.Context) -> None:
@@ -26,13 +17,4 @@ def bench(context: typer.Context) -> None:
     - squircuit bench --kind unitary-kronecker --units 8
     - squircuit bench --suite cpu --device cpu --json times.json
     """
-    command = [sys.executable, str(program()), *context.args]
-    raise typer.Exit(subprocess.run(command, check=False).returncode)
-
-
-def program() -> Path:
-    """The file of the benchmark."""
-    for place in PLACES:
-        if (place / "step.py").is_file():
-            return place / "step.py"
-    raise FormatError(f"there is no benchmark at {PLACES[0]}. Fix: install squircuit again.")
+    run(folder("benchmarks") / "step.py", context.args)

@@ -57,5 +57,6 @@ class Placed:
         if key not in self._tensors:
             numbers = zip(self._alike[family], folds, strict=True)
             places = [self._at[number] for number, count in numbers for _ in range(count)]
-            self._tensors[key] = torch.tensor(places, dtype=like.dtype, device=like.device).T[..., None]
+            with torch.inference_mode(mode=False):  # the tensor outlives the caller's mode
+                self._tensors[key] = torch.tensor(places, dtype=like.dtype, device=like.device).T[..., None]
         return self._tensors[key]

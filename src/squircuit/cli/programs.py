@@ -1,0 +1,37 @@
+"""Programs that lie beside the package: in a wheel inside it, in a checkout at its root."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+
+import typer
+
+import squircuit
+from squircuit.errors import FormatError, ParameterError
+
+PACKAGE = Path(squircuit.__file__).resolve().parent
+
+
+def folder(name: str) -> Path:
+    """``benchmarks`` or ``experiments``."""
+    for place in (PACKAGE / f"_{name}", PACKAGE.parents[1] / name):
+        if place.is_dir():
+            return place
+    raise FormatError(f"there is no folder {PACKAGE / f'_{name}'}. Fix: install squircuit again.")
+
+
+def run(program: Path, arguments: list[str]) -> None:
+    """Run a program in a process of its own, and end with its exit code."""
+    command = [sys.executable, str(program), *arguments]
+    raise typer.Exit(subprocess.run(command, check=False).returncode)
+
+
+def nearest(name: str, known: list[str]) -> ParameterError:
+    """The error of a name that is not known."""
+    close = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    return ParameterError(
+        f"there is no experiment {name!r}. Fix: did you mean {close!r}? Known are {', '.join(known)}."
+    )

@@ -40,6 +40,7 @@ WORDS = {
     "networks": ("tensor networks in and out", TEAL),
     "optim": ("optimisers for semi-unitary weights", TEAL),
     "training": ("from data to a trained model", AMBER),
+    "plots": ("pictures of all that", TEAL),
     "estimators": ("the door for scikit-learn", TEAL),
     "cli": ("the command line", TEAL),
 }

@@ -1,6 +1,18 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
-from squircuit import data, errors, families, inference, networks, optim, regions, storage, training, units
+from squircuit import (
+    data,
+    errors,
+    families,
+    inference,
+    networks,
+    optim,
+    plots,
+    regions,
+    storage,
+    training,
+    units,
+)
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
@@ -53,8 +65,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "regions", "storage", "training",
-    "units",
+    "data", "errors", "families", "inference", "networks", "optim", "plots", "regions", "storage",
+    "training", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Orthonormalised",

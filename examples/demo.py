@@ -25,7 +25,7 @@ from demo_page import write_page
 SHAPE, LEVELS = (8, 8), 17
 # Of some twenty settings that were tried, the best on the validation rows.
 UNITS, ROOTS = 6, 4
-TRAINING = {"lr": 0.8, "average": 0.99, "epochs": 60, "batch": 64}
+TRAINING = {"lr": 0.8, "average": 0.99, "epochs": 60}
 
 Array = NDArray[Any]
 

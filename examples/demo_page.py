@@ -95,7 +95,7 @@ def score_rows(scores: Iterable[Scored]) -> str:
         cells = (
             f"<td>{escape(score.name)}</td>",
             f'<td class="number">{number_text(score.nats, 2)} ± {score.error:.2f}</td>',
-            f'<td class="number">{score.bits:.3f}</td>',
+            f'<td class="number bits">{score.bits:.3f}</td>',
             f'<td class="note">{escape(score.note)}</td>',
         )
         own = ' class="own"' if number == 0 else ""

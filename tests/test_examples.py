@@ -11,6 +11,7 @@ import torch
 
 import baselines
 import demo
+import demo_page
 import oracle
 import paper_figures
 import paper_tour
@@ -137,10 +138,9 @@ def test_the_bound_of_the_gaussians_is_below_their_probabilities_and_close_to_th
 def test_the_demo_writes_one_page_with_the_scores_it_prints_and_nothing_from_elsewhere(
     capsys, tmp_path, monkeypatch, digits
 ):
-    gaussian = baselines.DequantisedGaussians.fit
-    quick = lambda train, k, ridge, draws: gaussian(train[:300], 2, ridge, copies=1, draws=draws)  # noqa: E731
-    monkeypatch.setattr(baselines.DequantisedGaussians, "fit", staticmethod(quick))
-    monkeypatch.setattr(demo, "UNITS", 2)
+    smaller = {"MIXTURES": [(2, 1.0)], "GAUSSIANS": [(1, 0.1)], "DRAWS": 2, "UNITS": 2}
+    for name, value in smaller.items():
+        monkeypatch.setattr(demo, name, value)
     page = demo.main(tmp_path / "site", epochs=1, progress=False).read_text(encoding="utf-8")
     printed = capsys.readouterr().out
     addresses = re.findall(r'(?:src|href)="([^"]*)"', page)
@@ -156,8 +156,6 @@ def test_the_demo_writes_one_page_with_the_scores_it_prints_and_nothing_from_els
 
 
 def test_the_code_on_the_page_runs_as_it_stands(digits):
-    import demo_page
-
     code = demo_page.CODE.format(units=2, roots=2, lr=0.2, average=0.9, epochs=1)
     lines = [line for line in code.splitlines() if "sq.fit" not in line]
     names = {}

@@ -62,10 +62,10 @@ def code_of(guide: str, until: str) -> str:
 
 
 def keep(name: str, picture: Figure) -> None:
-    """As a PNG of at most 128 colours, which is all that these pictures need."""
+    """As a PNG of at most 256 colours, which is all that these pictures need."""
     content, file = io.BytesIO(), DOCS / "images" / f"{name}.png"
     picture.savefig(content, format="png", dpi=100)
-    Image.open(content).convert("RGB").quantize(128).save(file, optimize=True)
+    Image.open(content).convert("RGB").quantize(256).save(file, optimize=True)
     size = file.stat().st_size
     if size > LARGEST:
         raise SystemExit(f"{file}: {size} bytes, more than {LARGEST}. Fix: draw less, or smaller.")

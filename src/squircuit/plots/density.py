@@ -99,7 +99,7 @@ def _draw_density(axes: Axes, values: Tensor, place: tuple[float, float, float, 
 
 def _draw_points(axes: Axes, points: Tensor) -> None:
     """Fainter where there are many."""
-    opacity = min(1.0, max(0.15, 300 / len(points)))
+    opacity = min(1.0, max(0.2, 1500 / len(points)))
     axes.plot(*points.T.numpy(), ".", color=VERMILION, markersize=3, alpha=opacity, markeredgewidth=0)
     titled(axes, f"data: {len(points)} points")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import subprocess
 import sys
@@ -306,13 +305,6 @@ def test_figures_need_neither_pyplot_nor_its_state():
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *rest):
-        if name.startswith("matplotlib"):
-            raise ImportError("No module named 'matplotlib'")
-        return real(name, *rest)
-
-    monkeypatch.setattr("squircuit.data.optional.importlib.import_module", lambda name: refuse(name))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as if it were not installed
     with pytest.raises(MissingPackageError, match=r"squircuit\[plot\]"):
         sq.plots.images([[0, 1]], (1, 2))

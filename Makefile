@@ -2,10 +2,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs format constraints clean
+.PHONY: demo tour test docs format constraints clean
 
-demo: $(VENV)/installed  ## the circuits of the paper's figures, their properties, Z = 1 and a marginal
+demo: $(VENV)/installed  ## train on 8×8 digits (a minute or two), compare, and write a page: demo/index.html
 	$(BIN)/python examples/demo.py
+
+tour: $(VENV)/installed  ## the circuits of the paper's figures, their properties, Z = 1 and a marginal
+	$(BIN)/python examples/paper_tour.py
 
 test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, README snippets
 	$(BIN)/ruff check .

@@ -53,7 +53,9 @@ napoleon_use_rtype = False
 default_role = "code"
 python_use_unqualified_type_names = True
 # types of other packages, for which there would have to be a network, and aliases of theirs
-nitpick_ignore_regex = [("py:.*", r"(torch|numpy|collections|os|pathlib)\..*|Tensor|Number|Rows|Mask")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(torch|numpy|collections|os|pathlib|matplotlib)\..*|Tensor|Figure|Number|Rows|Mask")
+]
 
 html_theme = "furo"
 html_title = "squircuit"

@@ -41,6 +41,7 @@ WORDS = {
     "optim": ("optimisers for semi-unitary weights", TEAL),
     "training": ("from data to a trained model", AMBER),
     "presets": ("options worth having a name", TEAL),
+    "plots": ("pictures of all that", TEAL),
     "estimators": ("the door for scikit-learn", TEAL),
     "cli": ("the command line", TEAL),
 }

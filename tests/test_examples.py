@@ -1,14 +1,22 @@
-"""The circuits of the paper's figures have the properties that the paper says."""
+"""The circuits of the paper's figures have the properties that the paper says; the demo says what is true."""
 
 from __future__ import annotations
 
+import itertools
+import re
+
+import numpy as np
 import pytest
+import torch
 
 import anomalies
+import baselines
 import demo
+import demo_page
 import imputation
 import oracle
 import paper_figures
+import paper_tour
 import squircuit as sq
 from paper_figures import FIGURES
 
@@ -83,16 +91,16 @@ def test_fig_b1_the_tree_tensor_network_is_structured_unitary_and_not_basis_deco
     assert oracle.partition(circuit) == pytest.approx(1)
 
 
-def test_the_demo_prints_equal_exact_and_enumerated_numbers_for_every_figure(capsys, tmp_path, monkeypatch):
+def test_the_tour_prints_equal_exact_and_enumerated_numbers_for_every_figure(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    demo.main()
+    paper_tour.main()
     out = capsys.readouterr().out
     pairs = [line.split() for line in out.splitlines() if "enumerated" in line]
     assert len(pairs) == 2 * len(FIGURES)
     for words in pairs:
         exact, enumerated = float(words[words.index("exact") + 1]), float(words[-1])
         assert exact == pytest.approx(enumerated, rel=1e-9)
-    assert len(list((tmp_path / "demo").glob("*.svg"))) == len(FIGURES)
+    assert len(list((tmp_path / "tour").glob("*.svg"))) == len(FIGURES)
 
 
 def test_densities_tell_malignant_from_benign_rows_also_where_half_of_the_cells_are_missing(capsys):
@@ -106,3 +114,65 @@ def test_conditional_means_are_better_than_means_of_columns(capsys):
     errors = imputation.main()
     assert errors["squared circuit"] < 0.9 * errors["mean of the column"]
     assert f"{errors['squared circuit']:.3f}" in capsys.readouterr().out
+
+
+# ---- the demo
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return sq.data.load("digits")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        baselines.IndependentPixels.fit(np.array([[0, 1, 2], [0, 2, 2], [1, 1, 0]]), levels=3),
+        baselines.MixtureOfPixels.fit(
+            np.array([[0, 1, 2], [0, 2, 2], [1, 1, 0]]), 3, components=2, smoothing=0.3
+        ),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_probabilities_of_a_discrete_baseline_sum_to_one(model):
+    everything = np.array(list(itertools.product(range(3), repeat=3)))
+    assert np.exp(model.log_prob(everything)).sum() == pytest.approx(1)
+
+
+def test_the_bound_of_the_gaussians_is_below_their_probabilities_and_close_to_them():
+    x = np.random.default_rng(0).integers(4, size=(500, 1))
+    model = baselines.DequantisedGaussians.fit(x, components=1, ridge=1e-6, draws=512)
+    mean, variance = model.mixture.means_[0, 0], model.mixture.covariances_[0, 0, 0]
+    cumulative = torch.distributions.Normal(mean, variance**0.5).cdf(torch.arange(5.0)).numpy()
+    exact = np.log(np.diff(cumulative))[x[:, 0]]
+    assert model.log_prob(x).mean() == pytest.approx(exact.mean(), abs=0.01)
+    loose = baselines.DequantisedGaussians(model.mixture, draws=1, seed=1)
+    assert loose.log_prob(x).mean() < exact.mean()
+
+
+def test_the_demo_writes_one_page_with_the_scores_it_prints_and_nothing_from_elsewhere(
+    capsys, tmp_path, monkeypatch, digits
+):
+    smaller = {"MIXTURES": [(2, 1.0)], "GAUSSIANS": [(1, 0.1)], "DRAWS": 2, "UNITS": 2}
+    for name, value in smaller.items():
+        monkeypatch.setattr(demo, name, value)
+    page = demo.main(tmp_path / "site", epochs=1, progress=False).read_text(encoding="utf-8")
+    printed = capsys.readouterr().out
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert len(addresses) == 4
+    assert all(address.startswith("data:image/png;base64,") for address in addresses)
+    assert "http" not in re.sub(r'"data:[^"]*"', "", page)
+    independent = baselines.IndependentPixels.fit(digits.train.astype(int), 17).log_prob(
+        digits.test.astype(int)
+    )
+    assert f"{independent.mean():.2f} ±" in printed
+    assert f"{independent.mean():.2f} ±".replace("-", "−") in page
+    assert [path.name for path in (tmp_path / "site").iterdir()] == ["index.html"]
+
+
+def test_the_code_on_the_page_runs_as_it_stands(digits):
+    code = demo_page.CODE.format(units=2, roots=2, lr=0.2, average=0.9, epochs=1)
+    lines = [line for line in code.splitlines() if "sq.fit" not in line]
+    names = {}
+    exec("\n".join(lines), names)
+    assert names["model"].log_prob(digits.test[:3]).shape == (3,)

@@ -10,6 +10,7 @@ from squircuit import (
     inference,
     networks,
     optim,
+    plots,
     presets,
     regions,
     storage,
@@ -68,7 +69,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "presets", "regions", "storage",
+    "data", "errors", "families", "inference", "networks", "optim", "plots", "presets", "regions", "storage",
     "training", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",

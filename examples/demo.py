@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 import squircuit as sq
 from baselines import DequantisedGaussians, IndependentPixels, MixtureOfPixels, best_on
@@ -63,6 +64,7 @@ def digits_model(train: Array) -> sq.SquaredCircuit:
     return model
 
 
+@threadpool_limits.wrap(limits=1)
 def baseline_scores(digits: sq.data.Dataset) -> list[Score]:
     """Each fitted to the training rows; where there is a choice, by the validation rows."""
     train, valid, test = (part.astype(np.int64) for part in (digits.train, digits.valid, digits.test))

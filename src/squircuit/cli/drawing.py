@@ -6,14 +6,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from squircuit.cli.writing import plots, write_figure
+from squircuit import plots
+from squircuit.cli.writing import write_figure
 from squircuit.families.domain import Finite
 from squircuit.models import SquaredCircuit
 
 
 def write_images(path: Path, model: SquaredCircuit, rows: Tensor) -> None:
     """Images in a grid."""
-    write_figure(path, plots().images(rows.cpu().numpy(), model.shape, levels=levels(model)))
+    write_figure(path, plots.images(rows.cpu().numpy(), model.shape, levels=levels(model)))
 
 
 def write_completions(
@@ -21,7 +22,7 @@ def write_completions(
 ) -> None:
     """Originals (n, d), what is missing of them (n, d), and completions (m, n, d)."""
     arrays = (value.cpu().numpy() for value in (originals, missing, completed))
-    write_figure(path, plots().completions(*arrays, model.shape, levels=levels(model)))
+    write_figure(path, plots.completions(*arrays, model.shape, levels=levels(model)))
 
 
 def levels(model: SquaredCircuit) -> int | None:

@@ -8,12 +8,13 @@ from typing import Annotated
 import torch
 import typer
 
+from squircuit import plots
 from squircuit.circuits.skeleton import region_graph
 from squircuit.cli.arguments import Json, ModelFile, Seed
 from squircuit.cli.drawing import write_images
 from squircuit.cli.reading import is_image, open_model
 from squircuit.cli.report import Report
-from squircuit.cli.writing import PICTURES, plots, require_images, require_place, write_figure
+from squircuit.cli.writing import PICTURES, require_images, require_place, write_figure
 from squircuit.errors import ParameterError
 from squircuit.storage.atomic import replace
 from squircuit.training import History
@@ -47,7 +48,7 @@ def plot(
         raise ParameterError(f"--what {what}: not known. Fix: one of {', '.join(KINDS)}.")
     require_place(out, (".svg",) if what in DRAWINGS else PICTURES)
     if what == "curves":
-        write_figure(out, plots().curves(_history(model)))
+        write_figure(out, plots.curves(_history(model)))
     else:
         _draw(model, what, out, count, seed)
     report = Report(as_json)
@@ -77,7 +78,7 @@ def _draw(path: Path, what: str, out: Path, count: int, seed: int) -> None:
         write_images(out, model, model.sample(count, seed=seed))
     else:
         _require_no_images(is_image(model))
-        draw = plots().density if model.structure.num_variables == 2 else plots().marginals
+        draw = plots.density if model.structure.num_variables == 2 else plots.marginals
         write_figure(out, draw(model))
 
 

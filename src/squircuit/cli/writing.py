@@ -6,14 +6,12 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from squircuit.cli.reading import is_image, schema_of
-from squircuit.data.optional import need
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.models import SquaredCircuit
 from squircuit.storage.atomic import as_path, replace
@@ -43,13 +41,6 @@ def require_images(model: SquaredCircuit, wish: str, fix: str) -> None:
     """Refuse what only models of images can do."""
     if not is_image(model):
         raise ParameterError(f"{wish}: the model is not of images. Fix: {fix}.")
-
-
-def plots() -> ModuleType:
-    """The drawing functions, which need matplotlib."""
-    need("matplotlib", "drawing pictures", "plot")
-    module: ModuleType = need("squircuit.plots", "drawing pictures", "plot")
-    return module
 
 
 def write_figure(path: Path, figure: Any) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import ive
 
 import squircuit as sq
-from record import Row, arguments_of, parameters, write
+from record import Row, arguments_of, parameters, save_figure, write
 from squircuit.circuits.build import Product
 
 NOISE, BATCH = 0.1, 1024
@@ -215,7 +215,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
                 flush=True,
             )
     print(f"wrote {write(rows, options.out)}")
-    draw(panels, rows).savefig(options.out / "densities.png", dpi=110)
+    save_figure(draw(panels, rows), options.out / "densities.png", dpi=70)
     return rows
 
 

@@ -16,7 +16,7 @@ import torch
 from matplotlib.figure import Figure
 
 import squircuit as sq
-from record import Row, arguments_of, parameters, write
+from record import Row, arguments_of, parameters, save_figure, write
 
 
 def rectangle(side: int, width: int) -> torch.Tensor:
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             detail = "{width} columns missing: {mixed} of {layers} layers mixed".format(**row.options)
             print(f"{row.data}, {detail}, {row.scores['ratio']:.2f} likelihoods", flush=True)
     print(f"wrote {write(rows, options.out)}")
-    draw(rows).savefig(options.out / "marginals.png", dpi=110)
+    save_figure(draw(rows), options.out / "marginals.png")
     return rows
 
 

@@ -16,7 +16,7 @@ import torch
 from matplotlib.figure import Figure
 
 import squircuit as sq
-from record import Row, arguments_of, parameters, write
+from record import Row, arguments_of, parameters, save_figure, write
 from squircuit.optim.gram import project
 
 Step = Callable[[torch.nn.Module], torch.optim.Optimizer]
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         made.append(row)
         print(f"{name:12} " + ", ".join(f"{k} {v:.4f}" for k, v in found.items()), flush=True)
     print(f"wrote {write(made, options.out)}")
-    draw(curves, len(rows[0])).savefig(options.out / f"optimisers-{options.data}.png", dpi=110)
+    save_figure(draw(curves, len(rows[0])), options.out / f"optimisers-{options.data}.png")
     return made
 
 

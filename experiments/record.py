@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import platform
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
+from PIL import Image
 
 HERE = Path(__file__).resolve().parent
 
@@ -74,6 +77,14 @@ def arguments_of(words: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of rows and figures")
     return parser
+
+
+def save_figure(figure: Figure, path: Path, dpi: int = 90) -> None:
+    """As a PNG of few colours, which is small."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=dpi)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.open(content).convert("RGB").quantize(colors=64).save(path, optimize=True)
 
 
 def parameters(model: torch.nn.Module) -> int:

@@ -14,6 +14,7 @@ from squircuit.models import SquaredCircuit
 
 def write_images(path: Path, model: SquaredCircuit, rows: Tensor) -> None:
     """Images in a grid."""
+    assert model.shape is not None  # commands have asked `require_images`
     write_figure(path, plots.images(rows.cpu().numpy(), model.shape, levels=levels(model)))
 
 
@@ -21,8 +22,9 @@ def write_completions(
     path: Path, model: SquaredCircuit, originals: Tensor, missing: Tensor, completed: Tensor
 ) -> None:
     """Originals (n, d), what is missing of them (n, d), and completions (m, n, d)."""
-    arrays = (value.cpu().numpy() for value in (originals, missing, completed))
-    write_figure(path, plots.completions(*arrays, model.shape, levels=levels(model)))
+    assert model.shape is not None
+    known, gaps, filled = (value.cpu().numpy() for value in (originals, missing, completed))
+    write_figure(path, plots.completions(known, gaps, filled, model.shape, levels=levels(model)))
 
 
 def levels(model: SquaredCircuit) -> int | None:

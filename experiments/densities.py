@@ -179,19 +179,17 @@ def run(spec: Model, data: str, steps: int, seed: int, side: int) -> tuple[Row, 
     return row, np.exp(log_q).reshape(side, side)
 
 
-def draw(panels: dict[tuple[str, str], Points], rows: list[Row]) -> Figure:
-    """The figure: a row of panels for each data set, the truth first, with the exact KL of each model."""
-    names = list(dict.fromkeys(name for _, name in panels))
-    figure = Figure(figsize=(1.9 * len(names), 2.2 * len(PERIODS)), layout="constrained")
-    axes = figure.subplots(len(PERIODS), len(names), squeeze=False)
+def draw(panels: dict[tuple[str, str], Points], rows: list[Row], columns: int = 5) -> Figure:
+    """The figure: for each data set the truth and the models, with the exact KL of each."""
+    figure = Figure(figsize=(1.9 * columns, 2.1 * math.ceil(len(panels) / columns)), layout="constrained")
+    axes = figure.subplots(math.ceil(len(panels) / columns), columns, squeeze=False).flatten()
     found = {(row.data, row.model): row.scores["kl"] for row in rows}
-    for line, data in zip(axes, PERIODS, strict=True):
-        largest = panels[data, "truth"].max()
-        for axis, name in zip(line, names, strict=True):
-            axis.imshow(panels[data, name].T, origin="lower", cmap="magma", vmin=0, vmax=largest)
-            kl = "" if name == "truth" else f"\nKL {found[data, name]:.4f}"
-            axis.set_title(name.replace(", ", "\n") + kl, fontsize=8)
-            axis.set_axis_off()
+    for axis in axes:
+        axis.set_axis_off()
+    for axis, ((data, name), density) in zip(axes, panels.items(), strict=False):
+        axis.imshow(density.T, origin="lower", cmap="magma", vmin=0, vmax=panels[data, "truth"].max())
+        words = data if name == "truth" else f"{name}\nKL {found[data, name]:.4f}"
+        axis.set_title(words, fontsize=8)
     return figure
 
 
@@ -215,7 +213,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
                 flush=True,
             )
     print(f"wrote {write(rows, options.out)}")
-    save_figure(draw(panels, rows), options.out / "densities.png", dpi=70)
+    save_figure(draw(panels, rows), options.out / "densities.png", dpi=75)
     return rows
 
 

@@ -79,12 +79,12 @@ def arguments_of(words: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def save_figure(figure: Figure, path: Path, dpi: int = 90) -> None:
+def save_figure(figure: Figure, path: Path, dpi: int = 80) -> None:
     """As a PNG of few colours, which is small."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=dpi)
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.open(content).convert("RGB").quantize(colors=64).save(path, optimize=True)
+    Image.open(content).convert("RGB").quantize(colors=128).save(path, optimize=True)
 
 
 def parameters(model: torch.nn.Module) -> int:

@@ -110,12 +110,12 @@ def test_a_mixed_model_learns_and_goes_through_a_file(tmp_path):
     assert torch.equal(again.log_prob(rows), model.log_prob(rows))
 
 
-def test_more_rows_get_more_units():
+def test_more_rows_get_more_units_and_more_functions():
     widths = []
-    for n in (10, 300, 20_000):
-        circuit = sq.table_model(RNG.normal(size=(n, 4))).structure
-        widths.append(max(layer.units for layer in circuit.layers if layer.kind == "input"))
-    assert widths == [2, 4, 8]
+    for n in (10, 300, 2000, 20_000):
+        inputs = sq.table_model(RNG.normal(size=(n, 4))).structure.inputs
+        widths.append((max(layer.units for layer in inputs), inputs[0].family.size))
+    assert widths == [(4, 8), (4, 12), (4, 16), (8, 24)]
 
 
 @pytest.mark.parametrize(

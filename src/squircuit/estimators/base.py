@@ -21,8 +21,6 @@ from squircuit.models import SquaredCircuit, load, table_model
 from squircuit.training import History, fit
 
 BLOCK = 4096  #: rows that are asked about at once
-DEFAULTS = ((4000, None, 24), (2000, None, 16), (300, 4, 12), (0, 4, 8))
-"""From so many rows: units (None: as :func:`squircuit.table_model` chooses) and functions of a column."""
 
 
 class CircuitEstimator(BaseEstimator, ABC):
@@ -50,20 +48,14 @@ class CircuitEstimator(BaseEstimator, ABC):
         names = names_of(X)
         seed = self._seed(self.random_state)
         rows = table(X, wishes(self.columns, names))
-        units, size = self._widths(len(rows))
-        model = table_model(rows, units, _plain(self.roots), size, seed=seed, dtype=torch.complex128)
+        units, roots, size = (_plain(option) for option in (self.units, self.roots, self.size))
+        model = table_model(rows, units, roots, size, seed=seed, dtype=torch.complex128)
         model.to(self.device)
         self.history_ = fit(model, rows, seed=seed, **self._options())
         self.model_ = model.eval()
         self._positions = [names.index(name) for name in rows.schema.names]
         self._frame = frame_kind(X)
         return self
-
-    def _widths(self, count: int) -> tuple[int | None, int]:
-        """Units and functions of a column, by the number of rows where they are not given."""
-        units, size = next((units, size) for least, units, size in DEFAULTS if count >= least)
-        given = _plain(self.units), _plain(self.size)
-        return units if given[0] is None else given[0], size if given[1] is None else given[1]
 
     def _options(self) -> dict[str, Any]:
         """The parameters that are options of training."""

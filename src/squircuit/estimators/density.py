@@ -26,7 +26,7 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
     that of the training rows. A value that a discrete column did not have in training has probability 0.
 
     Args:
-        units: K, the width of the circuit; None: 4 below 2000 rows, else as :func:`squircuit.table_model`.
+        units: K, the width of the circuit; None: by the number of rows, as :func:`squircuit.table_model`.
         roots: number of squares that are mixed; None: 4, or as many as fit.
         size: number of functions of columns that are not discrete; None: 8 below 300 rows, 12 below 2000, 16
             below 4000, else 24.

@@ -18,8 +18,12 @@ from squircuit.models.squared_circuit import SquaredCircuit
 from squircuit.regions import RegionGraph, quad_tree
 from squircuit.regions.quad_tree import CHANNELS
 
-UNITS = (8, 4, 2)
+UNITS = (8, 4)
 """Where none are given: the first with no more real parameters than the data has cells, else the last."""
+FEW_ROWS = 2000
+"""With fewer it is the last of these in any case."""
+FUNCTIONS = ((4000, 24), (FEW_ROWS, 16), (300, 12), (0, 8))
+"""Of columns that are not discrete: for this many rows or more, how many functions."""
 ROOTS = 4
 """Root units where none are given: a mixture of squares fits better than one (docs/models.md)."""
 
@@ -61,7 +65,7 @@ def table_model(
     data: Any,
     units: int | None = None,
     roots: int | None = None,
-    size: int = 24,
+    size: int | None = None,
     continuous: Any = "hermite",
     regions: RegionGraph | None = None,
     product: Product = "kronecker",
@@ -74,10 +78,10 @@ def table_model(
     Args:
         data: a Table, a Dataset (its training rows are used), or what :func:`squircuit.data.table` takes: an
             array, a tensor, a data frame. Missing cells (NaN) are left out of the tree.
-        units: K; default 8, or fewer where that makes more real parameters than the data has cells.
+        units: K; default 8, or 4 below 2000 rows or where 8 makes more real parameters than there are cells.
         roots: number of squares that are mixed; default 4, or as many as fit.
-        size, continuous: functions of columns that are not discrete, as for
-            :meth:`squircuit.data.Schema.families`.
+        size: number of functions of columns that are not discrete; default 24, fewer below 4000 rows.
+        continuous: their kind, as for :meth:`squircuit.data.Schema.families`.
         regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
         product, tie: as for :func:`squircuit.build`.
         seed: of the initial weights.
@@ -95,6 +99,7 @@ def table_model(
     """
     observed = observe(data)
     graph = observed.chow_liu() if regions is None else regions
+    size = _functions(len(observed.rows)) if size is None else size
     families = observed.schema.families(size, continuous)
     circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype)
     return _model(circuit, seed, dtype, observed.schema, None)
@@ -104,7 +109,7 @@ def model_for(
     data: Any,
     units: int | None = None,
     roots: int | None = None,
-    size: int = 24,
+    size: int | None = None,
     product: Product = "kronecker",
     tie: Tie = None,
     seed: int = 0,
@@ -129,9 +134,14 @@ def model_for(
     if len(observed.shape) < 2:
         return table_model(observed, units, roots, size, product=product, tie=tie, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
-    families = observed.schema.families(size)
+    families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
     circuit = _circuit(observed, quad_tree(shape), families, units, roots, product, tie, dtype)
     return _model(circuit, seed, dtype, observed.schema, shape)
+
+
+def _functions(rows: int) -> int:
+    """How many functions that many rows determine."""
+    return next(size for least, size in FUNCTIONS if rows >= least)
 
 
 def _circuit(
@@ -151,7 +161,8 @@ def _circuit(
 
     if units is None:
         most = min(family.size for family in families) if product == "hadamard" else max(UNITS)
-        choices = [min(choice, most) for choice in UNITS]
+        offered = UNITS if len(observed.rows) >= FEW_ROWS else UNITS[-1:]
+        choices = [min(choice, most) for choice in offered]
         few = (k for k in choices if built(k).num_parameters() <= observed.cells)
         units = next(few, choices[-1])
     if roots is None:

@@ -115,7 +115,7 @@ def test_more_rows_get_more_units_and_more_functions():
     for n in (10, 300, 2000, 20_000):
         inputs = sq.table_model(RNG.normal(size=(n, 4))).structure.inputs
         widths.append((max(layer.units for layer in inputs), inputs[0].family.size))
-    assert widths == [(4, 8), (4, 12), (4, 16), (8, 24)]
+    assert widths == [(4, 8), (4, 12), (8, 16), (8, 24)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 
@@ -168,3 +170,23 @@ def test_a_bad_argument_gets_one_error_that_names_it(message):
 def test_too_many_alternatives_for_the_basis_is_an_error_with_a_fix():
     with pytest.raises(sq.StructureError, match="larger family or fewer alternatives"):
         sq.build(random_tree(3, seed=0, repetitions=3), sq.Categorical(2), 1)
+
+
+@pytest.mark.parametrize("tie", [None, 1])
+@pytest.mark.parametrize("product", ["kronecker", "hadamard"])
+def test_units_may_differ_from_level_to_level_and_z_stays_one(product, tie):
+    regions, units = quad_tree((8, 8)), [4, 3, 2]
+    circuit = sq.build(regions, sq.Categorical(5), units, product, roots=2, tie=tie).initialise(seed=0)
+    assert {layer.units for layer in circuit.inputs} == {4}
+    assert Counter(layer.units for layer in circuit.sums) == {3: 16, 2: 4 + 1}
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    assert abs(model.log_partition().item()) < 1e-12
+    x = torch.randint(5, (3, 64), generator=torch.Generator().manual_seed(0))
+    amplitudes = sq.evaluate(circuit, x)
+    assert torch.allclose(model.log_prob(x), amplitudes.abs().square().mean(dim=1).log())
+
+
+@pytest.mark.parametrize("units", [[], [2, 0], [2, 1.5], "22", [True]])
+def test_units_by_level_are_positive_integers(units):
+    with pytest.raises(sq.ParameterError, match="units must be an integer ≥ 1"):
+        sq.build(quad_tree((2, 2)), sq.Categorical(4), units)

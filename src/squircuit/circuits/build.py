@@ -16,12 +16,13 @@ from squircuit.regions import Region, RegionGraph
 
 Product: TypeAlias = Literal["kronecker", "hadamard"]
 Tie: TypeAlias = Literal["inputs"] | int | None
+Units: TypeAlias = int | Sequence[int]
 
 
 def build(
     regions: RegionGraph,
     family: Family | Sequence[Family],
-    units: int,
+    units: Units,
     product: Product = "kronecker",
     roots: int = 1,
     tie: Tie = None,
@@ -42,8 +43,9 @@ def build(
     Args:
         regions: which variables are split how, see :mod:`squircuit.regions`.
         family: the input functions of every variable, or a list with one family a variable.
-        units: K. A unitary Kronecker circuit uses fewer units where the inputs of a layer span
-            fewer dimensions (a binary variable has two orthonormal functions, not eight).
+        units: K, or a list of K by level: of the inputs, of the lowest sums, and so on; the last is that
+            of all levels above. A unitary Kronecker circuit uses fewer units where the inputs of a layer
+            span fewer dimensions (a binary variable has two orthonormal functions, not eight).
         product: ``"kronecker"`` or ``"hadamard"``.
         roots: R, the number of root units.
         tie: ``"inputs"`` (or 0) shares one input weight among all variables with the same family;
@@ -81,7 +83,7 @@ class _Settings:
 
     regions: RegionGraph
     families: Sequence[Family]
-    units: int
+    units: Units
     product: Product
     roots: int
     tie: Tie
@@ -108,9 +110,10 @@ class _Settings:
             self.made[name] = Parameter(shape, constraint, self.is_complex, name)
         return self.made[name]
 
-    def width(self, available: int, wanted: int | None = None) -> int:
+    def width(self, available: int, height: int) -> int:
         """K units, or as many as are available where rows must stay orthonormal."""
-        wanted = self.units if wanted is None else wanted
+        levels = [self.units] if isinstance(self.units, int) else self.units
+        wanted = levels[min(height, len(levels) - 1)]
         return min(wanted, available) if self.unitary and self.product == "kronecker" else wanted
 
 
@@ -135,8 +138,8 @@ def _product(settings: _Settings, inputs: list[Layer]) -> Layer:
 
 def _sum(settings: _Settings, index: int, inputs: list[Layer], is_root: bool) -> Layer:
     available = sum(layer.units for layer in inputs)
-    units = settings.roots if is_root else settings.width(available)
     height = settings.heights[index]
+    units = settings.roots if is_root else settings.width(available, height)
     tied = height <= settings.tied_levels and not is_root
     name = f"level{height}.{units}x{available}" if tied else f"region{index}"
     if is_root and settings.unitary and units > available:
@@ -162,7 +165,7 @@ def _input(settings: _Settings, region: Region, mixing: bool) -> Input:
     if not mixing:
         return Input(variable, family, parameters=shared)
     blocks = settings.leaf_counts[variable]
-    units = settings.width(family.size // blocks)
+    units = settings.width(family.size // blocks, height=0)
     _check_fits(settings, variable, family, units, blocks)
     name = (
         f"inputs.{settings.families.index(family)}.{blocks}" if settings.tied_levels >= 0 else f"x{variable}"
@@ -199,10 +202,10 @@ def _families(regions: RegionGraph, family: Family | Sequence[Family]) -> Sequen
 
 
 def _check(settings: _Settings, mixing: bool, root_weights: str) -> None:
-    for name in ("units", "roots"):
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"build: {name} must be an integer ≥ 1, got {value!r}")
+    _check_count("roots", settings.roots)
+    levels: list[object] = list(settings.units) if isinstance(settings.units, Sequence) else [settings.units]
+    for value in levels or [settings.units]:
+        _check_count("units", value)
     if settings.product not in ("kronecker", "hadamard"):
         raise ParameterError(f"build: product must be 'kronecker' or 'hadamard', got {settings.product!r}")
     if root_weights not in ("uniform", "learnable"):
@@ -212,6 +215,11 @@ def _check(settings: _Settings, mixing: bool, root_weights: str) -> None:
         raise ParameterError(f"build: tie must be None, 'inputs' or a number of levels ≥ 0, got {tie!r}")
     for variable, family in enumerate(settings.families):
         _check_family(settings, variable, family, mixing)
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ParameterError(f"build: {name} must be an integer ≥ 1, got {value!r}")
 
 
 def _check_family(settings: _Settings, variable: int, family: Family, mixing: bool) -> None:

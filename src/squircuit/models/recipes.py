@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from squircuit.circuits import Circuit, build
-from squircuit.circuits.build import Product, Tie
+from squircuit.circuits.build import Product, Tie, Units
 from squircuit.data import Schema
 from squircuit.data.registry import pixels
 from squircuit.errors import ParameterError
@@ -30,7 +30,7 @@ ROOTS = 4
 
 def image_model(
     shape: Sequence[int],
-    units: int = 8,
+    units: Units = 8,
     levels: int = 256,
     product: Product = "kronecker",
     roots: int = 1,
@@ -43,7 +43,8 @@ def image_model(
     Args:
         shape: (H, W), or (H, W, C) with C ≤ 4 channels, which are joined before pixels are. A row of data is
             the image flattened: variable (i·W + j)·C + c.
-        units: K. A layer has K·K⁴ weights: 8 is much, 2 to 4 suit small data.
+        units: K, or K by level as for :func:`squircuit.build`. A layer has K·K⁴ weights: 8 is much, 2 to 4
+            suit small data.
         levels: of a pixel, 0 to levels − 1.
         product, roots, tie: as for :func:`squircuit.build`.
         seed: of the initial weights.
@@ -63,7 +64,7 @@ def image_model(
 
 def table_model(
     data: Any,
-    units: int | None = None,
+    units: Units | None = None,
     roots: int | None = None,
     size: int | None = None,
     continuous: Any = "hermite",
@@ -107,7 +108,7 @@ def table_model(
 
 def model_for(
     data: Any,
-    units: int | None = None,
+    units: Units | None = None,
     roots: int | None = None,
     size: int | None = None,
     product: Product = "kronecker",
@@ -148,7 +149,7 @@ def _circuit(
     observed: Observed,
     graph: RegionGraph,
     families: Sequence[Family],
-    units: int | None,
+    units: Units | None,
     roots: int | None,
     product: Product,
     tie: Tie,
@@ -156,7 +157,7 @@ def _circuit(
 ) -> Circuit:
     """The circuit, with units and roots chosen where they are not given."""
 
-    def built(units: int, roots: int = 1) -> Circuit:
+    def built(units: Units, roots: int = 1) -> Circuit:
         return build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype))
 
     if units is None:

@@ -209,6 +209,17 @@ def test_log_z_on_the_gpu_of_inputs_without_weights_is_that_of_the_cpu(unitary):
 
 
 @needs_gpu
+def test_values_outside_their_domain_are_refused_on_the_gpu_and_impossible_in_a_training_step():
+    model = sq.SquaredCircuit(sq.build(sq.regions.balanced_tree(3), sq.Categorical(4), 2)).cuda()
+    x = torch.tensor([[0, 1, 2], [0, 4, 2], [3, 3, -1]], device="cuda")
+    found = model.log_prob(x)
+    assert found.isneginf().tolist() == [False, True, True]
+    for evaluate in (model.eval().log_prob, torch.no_grad()(model.train().log_prob)):
+        with pytest.raises(sq.DataError, match="row 1, column 1"):
+            evaluate(x)
+
+
+@needs_gpu
 @pytest.mark.parametrize("units", [4, 40])
 def test_a_captured_step_is_the_step(units):
     def prepare():

@@ -67,11 +67,12 @@ if triton is not None:
         b = tl.program_id(1) * BATCH + tl.arange(0, BATCH)
         column = tl.load(x + fold * batch + b, b < batch, 0)[None, :]
         inside = (row < units) & (b < batch)[None, :]
+        known = inside & (column >= 0) & (column < values)  # other values have probability 0
         first = 0 if TIED else fold * units
         at = table + ((first + row) * values + column) * 2
         target = out + (fold * units + row) * 2 * batch + b[None, :]
-        tl.store(target, tl.load(at, inside, 0.0), inside)
-        tl.store(target + batch, tl.load(at + 1, inside, 0.0), inside)
+        tl.store(target, tl.load(at, known, 0.0), inside)
+        tl.store(target + batch, tl.load(at + 1, known, 0.0), inside)
 
     @triton.jit
     def _add_hot(g, hot, total):

@@ -228,7 +228,7 @@ class SquaredCircuit(Queries, nn.Module):
             missing: booleans, True = marginalised, (d,) for all rows or (n, d).
         """
         require_data(self.structure, x)
-        # a training step on a GPU does not wait for checks: there a value outside its domain has probability 0
+        # training steps on a GPU do not wait for checks: a value outside its domain has probability 0 there
         on_gpu = isinstance(x, Tensor) and x.is_cuda and missing is None
         trusted = on_gpu and self._trains and not has_gaps(self.structure, x)
         evidence = None if trusted else self._evidence(x, missing)

@@ -97,3 +97,12 @@ def test_rows_are_written_whole_or_not_at_all(tmp_path):
     record.write([row, row], tmp_path)
     assert len(record.read("name", tmp_path)) == 2
     assert [p.name for p in tmp_path.iterdir()] == ["name.jsonl"]
+
+
+@pytest.mark.parametrize(("name", "score"), [("densities", "kl"), ("optimisers-digits", "true_bpd")])
+def test_the_page_of_results_shows_the_numbers_of_the_rows(name, score):
+    page = (record.HERE.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    rows = record.read(name)
+    assert rows
+    for row in rows:
+        assert f"{row[score]:.4f}" in page, row["model"]

@@ -21,7 +21,7 @@ MPS = {"nltcs": -6.01, "plants": -13.91, "baudio": -42.10, "dna": -79.98}
 """Published: hidden Chow–Liu trees; a matrix-product Born machine (optimistic: its minima on validation)."""
 
 MODEL: dict[str, dict[str, Any]] = {name: {} for name in HCLT}
-FIT: dict[str, dict[str, Any]] = {name: {} for name in HCLT}
+FIT: dict[str, dict[str, Any]] = {name: {"epochs": 40, "average": 0.998} for name in HCLT}
 """Options of `sq.table_model` and `sq.fit` that were chosen on validation rows."""
 
 

@@ -20,7 +20,7 @@ SHELL = (
     (re.compile(r"columns=\{'?([^':}]+)'?: '?([^'}]*)'?\}"), r"--columns \1=\2"),
     (re.compile(r"\bresume=True\b"), "--resume"),
     (re.compile(r"\brun='some/folder'"), "--run FOLDER"),
-    (re.compile(r"; for a file use read\(\)"), ""),
+    (re.compile(r" For a file use read\(\)\."), ""),
     (re.compile(r"\bpass folder= or set\b"), "set"),
 )
 """What errors of the library say for Python, and how it is said here."""
@@ -71,7 +71,8 @@ def _usage_error(error: Any) -> str:
     """What is wrong with the arguments, in one line."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "squircuit"
-    return f"{' '.join(error.format_message().split()).rstrip('.')}. Fix: {path} --help lists all."
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} Fix: {path} --help lists all."
 
 
 def _failed(message: str) -> int:

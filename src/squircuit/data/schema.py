@@ -112,7 +112,7 @@ class Schema:
         Example:
             >>> ours, theirs = (Schema((Column("sex", "binary", c),)) for c in (("f", "m"), ("m", "w")))
             >>> ours.difference(theirs)
-            "column 'sex' has the states f, m in place of m, w"
+            "column 'sex' has the states f, m in place of the states m, w"
             >>> ours.difference(ours) is None
             True
         """

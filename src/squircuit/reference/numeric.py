@@ -27,7 +27,7 @@ def as_tensor(x: Any, width: int) -> Tensor:
         tensor([[0.0000, 1.5000]], dtype=torch.float64)
         >>> as_tensor([["red", 1.5]], 2)
         Traceback (most recent call last):
-        squircuit.errors.DataError: row 0, column 0: 'red' is not a number. Fix: encode texts ...
+        squircuit.errors.DataError: row 0, column 0: 'red' is not a number. Fix: encode texts...
     """
     if isinstance(x, Tensor):
         return x

@@ -198,3 +198,10 @@ def test_dates_in_memory_are_refused_unless_they_are_left_out(unit):
 def test_a_path_is_no_table_in_memory():
     with pytest.raises(DataError, match=r"'people\.csv' is a name\. Fix: pass sq\.data\.read\(path\)"):
         table("people.csv")
+
+
+def test_photographs_are_refused_by_their_size_before_all_are_read(tmp_path):
+    images = pytest.importorskip("PIL.Image")
+    images.new("RGB", (1200, 300)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"a\.png: an image of shape \(300, 1200, 3\) has 1,080,000 values"):
+        read(tmp_path)

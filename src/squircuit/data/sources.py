@@ -44,7 +44,8 @@ class Source(ABC):
         """The rows from the first to the last, some at a time, with the columns of these names."""
 
     def positions(self, names: Sequence[str]) -> list[int]:
-        return [self.names.index(name) for name in names]
+        where = {name: position for position, name in enumerate(self.names)}
+        return [where[name] for name in names]
 
 
 @final

@@ -54,6 +54,17 @@ def test_names_of_data_sets_in_capitals_are_understood_in_the_error(tmp_path):
     assert "Fix: did you mean 'mnist'?" in error_line("fit", "MNIST", "--out", tmp_path / "m")
 
 
+def test_advice_for_python_is_not_given_in_the_shell(people, model_file, tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3\n")
+    assert error_line("data", "show", tmp_path / "x.csv").endswith("Fix: correct the line; cells end at ','.")
+    (tmp_path / "y.csv").write_text("group,kids,height,wind\na,1,1.7,3\n")
+    assert error_line("score", model_file, tmp_path / "y.csv").endswith("Fix: add it or rename one.")
+    words = ("fit", people, "--out", tmp_path / "m", "--run", tmp_path / "r", "--epochs", 1, "--units", 2)
+    call(*words)
+    line = error_line(*words, "--lr", 0.5, "--resume")
+    assert line.endswith("has lr=0.2, this one lr=0.5. Fix: --set lr=0.2, or another folder.")
+
+
 def test_a_misspelt_command_names_the_nearest_in_one_sentence():
     assert error_line("fitt") == (
         "error: No such command 'fitt'. Did you mean 'fit'? Fix: squircuit --help lists all."

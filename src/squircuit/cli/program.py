@@ -22,6 +22,10 @@ SHELL = (
     (re.compile(r"\brun='some/folder'"), "--run FOLDER"),
     (re.compile(r" For a file use read\(\)\."), ""),
     (re.compile(r"\bpass folder= or set\b"), "set"),
+    (re.compile(r"\bpass (\w+=\S+), or another folder"), r"--set \1, or another folder"),
+    (re.compile(r", else pass delimiter="), ""),
+    (re.compile(r"; if the first line holds data, pass header=False"), ""),
+    (re.compile(r", or pass header=False if the first line holds data"), ""),
 )
 """What errors of the library say for Python, and how it is said here."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class SquircuitError(Exception):
     """Base class of every error that squircuit raises on purpose."""
@@ -37,3 +40,23 @@ class DataError(SquircuitError, ValueError):
 
 class FormatError(SquircuitError, ValueError):
     """A file or a JSON document does not hold a valid object of squircuit, or cannot hold one."""
+
+
+def suggestion(name: object, known: Iterable[str], *, all_known: bool = True) -> str:
+    """What follows "Fix:" where a name is not known: the one that was meant, if any is near, and all others.
+
+    Example:
+        >>> suggestion("MINST", ["mnist", "digits"])
+        "did you mean 'mnist'? Known are mnist, digits."
+        >>> suggestion("people.csv", ["mnist", "digits"])
+        'pass one of mnist, digits.'
+        >>> suggestion("hight", ["height", "age"], all_known=False)
+        "did you mean 'height'?"
+    """
+    names = list(known)
+    plain = {entry.lower(): entry for entry in reversed(names)}
+    near = get_close_matches(str(name).lower(), plain, n=1)
+    if not near:
+        return f"pass one of {', '.join(names)}."
+    meant = f"did you mean {plain[near[0]]!r}?"
+    return f"{meant} Known are {', '.join(names)}." if all_known else meant

@@ -180,7 +180,7 @@ DATA = {
     "row 0, column 0: 0.5 is not": [[0.5, 0]],
     "row 0, column 0: nan is not": [[math.nan, 0]],
     "must be integers or floats": torch.ones(1, 2, dtype=torch.complex64),
-    "array of numbers": [["a", "b"]],
+    "row 0, column 0: 'a' is not a number": [["a", "b"]],
     "no data": None,
 }
 

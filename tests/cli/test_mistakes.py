@@ -45,6 +45,38 @@ def test_a_misspelt_option_of_training_names_the_nearest(tmp_path):
     assert line.startswith("error: there is no option 'epoch'. Fix: did you mean 'epochs'? Known are units, ")
 
 
+def test_what_is_far_from_all_names_is_not_taken_for_one_of_them(people, tmp_path):
+    line = error_line("fit", people, "--out", tmp_path / "m", "--columns", "wind=angle")
+    assert line.endswith("Fix: pass one of binary, categorical, count, continuous, periodic, drop.")
+
+
+def test_names_of_data_sets_in_capitals_are_understood_in_the_error(tmp_path):
+    assert "Fix: did you mean 'mnist'?" in error_line("fit", "MNIST", "--out", tmp_path / "m")
+
+
+def test_advice_for_python_is_not_given_in_the_shell(people, model_file, tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3\n")
+    assert error_line("data", "show", tmp_path / "x.csv").endswith("Fix: correct the line; cells end at ','.")
+    (tmp_path / "y.csv").write_text("group,kids,height,wind\na,1,1.7,3\n")
+    assert error_line("score", model_file, tmp_path / "y.csv").endswith("Fix: add it or rename one.")
+    words = ("fit", people, "--out", tmp_path / "m", "--run", tmp_path / "r", "--epochs", 1, "--units", 2)
+    call(*words)
+    line = error_line(*words, "--lr", 0.5, "--resume")
+    assert line.endswith("has lr=0.2, this one lr=0.5. Fix: --set lr=0.2, or another folder.")
+
+
+def test_a_misspelt_command_names_the_nearest_in_one_sentence():
+    assert error_line("fitt") == (
+        "error: No such command 'fitt'. Did you mean 'fit'? Fix: squircuit --help lists all."
+    )
+
+
+def test_a_table_in_place_of_a_model(people):
+    line = error_line("check", people)
+    assert "no safetensors file" in line
+    assert line.endswith("Fix: pass a file of model.save(path); if this is one, copy or save it again.")
+
+
 def test_a_flag_that_is_no_number_names_the_flag(tmp_path):
     line = error_line("fit", "digits", "--out", tmp_path / "m", "--lr", "fast")
     assert line.startswith("error: Invalid value for '--lr': ")

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from squircuit.data import MissingPackageError, Schema, read
+from squircuit.data import MissingPackageError, Schema, read, table
 from squircuit.errors import DataError, FormatError, ParameterError
 
 
@@ -35,6 +35,10 @@ def quiet(path, **options):
             "a\n" + "".join(f"n{i}\n" for i in range(300)),
             "data.csv, column 'a': 300 different texts, such as 'n0'",
         ),
+        (",a\n0,1\n", "an index that pandas wrote is left out by to_csv(…, index=False)"),
+        ("a;b\n1,5;2\n-2;3\n3,25;3\n", "data.csv, line 2, column 'a': '1,5' looks like a number"),
+        ("a,b\n5%,2\n3%,3\n", "data.csv, line 2, column 'a': '5%' looks like a number"),
+        ("a\n1.5\ninf\n", "data.csv, line 3, column 'a': inf is not finite"),
         (b"a\n\xff\xfe\n", "data.csv: cannot be read as CSV"),
     ],
 )
@@ -149,3 +153,55 @@ def test_bad_parquet_files(tmp_path):
     parquet.write_table(arrow.table({"a": arrow.array([], arrow.int64())}), path)
     with pytest.raises(DataError, match="the file has no rows"):
         read(path)
+
+
+@pytest.mark.parametrize("cells", [["1,5", "2,5"], ["5 €", "3 €"]])
+def test_numbers_written_otherwise_are_categories_if_the_user_says_so(cells):
+    assert table({"a": cells, "b": [1, 2]}, {"a": "categorical"}).columns[0].categories == tuple(
+        sorted(cells)
+    )
+
+
+@pytest.mark.parametrize("cells", [["12:30", "1:15"], ["2020-01-31", "2021-05-02"], ["a1", "b2"]])
+def test_other_texts_with_digits_are_categories(cells):
+    assert table({"a": cells, "b": [1, 2]}).columns[0].is_text
+
+
+def test_texts_that_are_all_different_are_a_warning_that_names_the_column():
+    rows = {"id": [f"u{i:02d}" for i in range(12)], "b": range(12)}
+    with pytest.warns(UserWarning, match=r"column 'id' has another text in every row, such as 'u00'.*'drop'"):
+        table(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        ({"id": [f"u{i}" for i in range(12)], "b": range(12)}, {"id": "categorical"}),  # the user knows
+        ({"id": [f"u{i}" for i in range(6)] * 2, "b": range(12)}, None),
+        ({"id": ["x", "y", "z"], "b": range(3)}, None),
+    ],
+)
+def test_other_texts_are_no_warning(rows, columns):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table(rows, columns)
+
+
+@pytest.mark.parametrize("unit", ["ns", "D"])
+def test_dates_in_memory_are_refused_unless_they_are_left_out(unit):
+    dates = np.array(["2020-01-01", "2021-05-01", "2022-01-03"], dtype=f"datetime64[{unit}]")
+    with pytest.raises(DataError, match="column 'when' holds dates or times"):
+        table({"when": dates, "b": [1, 2, 3]})
+    assert len(table({"when": dates, "b": [1, 2, 3]}, {"when": "drop"}).columns) == 1
+
+
+def test_a_path_is_no_table_in_memory():
+    with pytest.raises(DataError, match=r"'people\.csv' is a name\. Fix: pass sq\.data\.read\(path\)"):
+        table("people.csv")
+
+
+def test_photographs_are_refused_by_their_size_before_all_are_read(tmp_path):
+    images = pytest.importorskip("PIL.Image")
+    images.new("RGB", (1200, 300)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"a\.png: an image of shape \(300, 1200, 3\) has 1,080,000 values"):
+        read(tmp_path)

@@ -306,3 +306,13 @@ def test_without_scikit_learn_all_else_is_imported_and_the_error_says_what_to_in
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert "pip install 'squircuit[estimators]'" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("dtype", [str, object])
+def test_an_array_of_texts_is_refused_with_the_way_to_pass_it(dtype):
+    X = np.array([["a", "b"], ["c", "d"]] * 10, dtype=dtype)
+    with pytest.raises(sq.DataError, match=r"an array with texts, such as 'a'\. Fix: pass a data frame"):
+        Density(epochs=1).fit(X)
+    assert Density(epochs=1, random_state=0).fit(pd.DataFrame(X)).score_samples(pd.DataFrame(X)).shape == (
+        20,
+    )

@@ -168,7 +168,7 @@ REFUSED = {
     r"rows of shape \(n, 4\).*got \(5, 3\)": lambda: np.zeros((5, 3)),
     r"got \(0, 4\)": lambda: np.zeros((0, 4)),
     r"got \(6, 2, 2\). Fix: flatten each sample: x.reshape\(6, 4\)": lambda: np.zeros((6, 2, 2)),
-    "not of numbers. Fix: save it as a file and use sq.data.read": lambda: np.array([["a", "b", "c", "d"]]),
+    "not of numbers. Fix: encode texts with model.schema.encode": lambda: np.array([["a", "b", "c", "d"]]),
     "train: row 3, column 2: 2 is not in the domain, integers 0 to 1": lambda: _with(coins(5), 2),
     "train: row 3, column 2: 0.5 is not in the domain": lambda: _with(coins(5).double(), 0.5),
     "no such file": lambda: "nothing.csv",

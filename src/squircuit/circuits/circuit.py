@@ -21,6 +21,12 @@ from squircuit.errors import ParameterError
 from squircuit.families.domain import Domain
 from squircuit.regions.scope import Scope, describe
 
+OF_MODELS = {
+    "cuda", "eval", "expectation", "given", "impute", "log_conditional", "log_partition", "log_prob",
+    "marginals", "mean", "moments", "sample", "save", "to", "train", "variance",
+}  # fmt: skip
+"""What models have and circuits have not."""
+
 
 @final
 class Circuit:
@@ -67,6 +73,11 @@ class Circuit:
         if "_frozen" in self.__dict__:
             raise AttributeError(f"a circuit cannot be changed; make another one instead of setting {name!r}")
         super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here: some of it has a model, which many look for in its circuit."""
+        fix = " Fix: make a model, sq.SquaredCircuit(circuit)." if name in OF_MODELS else ""
+        raise AttributeError(f"a Circuit has no attribute {name!r}.{fix}")
 
     # ------------------------------------------------------------------ structure
 

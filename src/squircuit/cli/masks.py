@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import torch
 from torch import Tensor
 
 from squircuit.cli.reading import is_image, schema_of
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, suggestion
 from squircuit.models import SquaredCircuit
 
 PARTS = ("left", "right", "top", "bottom", "center")
@@ -53,8 +52,8 @@ def named_mask(model: SquaredCircuit, texts: Sequence[str], rows: int, seed: int
         elif is_image(model):
             missing |= image_mask(text, model.shape or (), rows, seed)
         else:
-            nearest = get_close_matches(text, names, n=1, cutoff=0.0)[0]
-            raise ParameterError(f"--missing {text}: no such column. Fix: did you mean {nearest!r}?")
+            near = suggestion(text, names, all_known=False)
+            raise ParameterError(f"--missing {text}: no such column. Fix: {near}")
     return missing
 
 

@@ -6,14 +6,13 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, final
 
 from squircuit import presets
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, suggestion
 from squircuit.training import TrainingConfig
-from squircuit.training.config import read_options
+from squircuit.training.config import OTHER_NAMES, read_options
 
 MODEL = ("units", "roots", "product", "tie", "size")
 """Options of :func:`squircuit.model_for`."""
@@ -81,10 +80,8 @@ def _tables(document: Mapping[str, Any], source: str) -> dict[str, dict[str, Any
 
 def _require_known(name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ParameterError(
-            f"there is no option {name!r}. Fix: did you mean {nearest!r}? Known are {', '.join(known)}."
-        )
+        meant = OTHER_NAMES.get(name, name)
+        raise ParameterError(f"there is no option {name!r}. Fix: {suggestion(meant, known)}")
 
 
 def _value(text: str) -> Any:

@@ -20,8 +20,12 @@ SHELL = (
     (re.compile(r"columns=\{'?([^':}]+)'?: '?([^'}]*)'?\}"), r"--columns \1=\2"),
     (re.compile(r"\bresume=True\b"), "--resume"),
     (re.compile(r"\brun='some/folder'"), "--run FOLDER"),
-    (re.compile(r"; for a file use read\(\)"), ""),
+    (re.compile(r" For a file use read\(\)\."), ""),
     (re.compile(r"\bpass folder= or set\b"), "set"),
+    (re.compile(r"\bpass (\w+=\S+), or another folder"), r"--set \1, or another folder"),
+    (re.compile(r", else pass delimiter="), ""),
+    (re.compile(r"; if the first line holds data, pass header=False"), ""),
+    (re.compile(r", or pass header=False if the first line holds data"), ""),
 )
 """What errors of the library say for Python, and how it is said here."""
 
@@ -71,7 +75,8 @@ def _usage_error(error: Any) -> str:
     """What is wrong with the arguments, in one line."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "squircuit"
-    return f"{' '.join(error.format_message().split()).rstrip('.')}. Fix: {path} --help lists all."
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} Fix: {path} --help lists all."
 
 
 def _failed(message: str) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 
 import typer
 
 import squircuit
-from squircuit.errors import FormatError, ParameterError
+from squircuit.errors import FormatError, ParameterError, suggestion
 
 PACKAGE = Path(squircuit.__file__).resolve().parent
 
@@ -31,7 +30,4 @@ def run(program: Path, arguments: list[str]) -> None:
 
 def nearest(name: str, known: list[str]) -> ParameterError:
     """The error of a name that is not known."""
-    close = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-    return ParameterError(
-        f"there is no experiment {name!r}. Fix: did you mean {close!r}? Known are {', '.join(known)}."
-    )
+    return ParameterError(f"there is no experiment {name!r}. Fix: {suggestion(name, known)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from squircuit import data
 from squircuit.data import Column, Dataset, Schema, Table
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
 
@@ -107,10 +106,8 @@ def _require_path(name: str) -> None:
         return
     if Path(name).name != name or Path(name).suffix:
         raise DataError(f"{name}: there is no such file or folder. Fix: check the path.")
-    nearest = get_close_matches(name, data.names(), n=1, cutoff=0.0)[0]
     raise DataError(
-        f"{name}: there is no such file, and no data set of that name. Fix: did you mean {nearest!r}? "
-        f"Known are {', '.join(data.names())}."
+        f"{name}: there is no such file, and no data set of that name. Fix: {suggestion(name, data.names())}"
     )
 
 

@@ -15,6 +15,8 @@ from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
 
 Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
 KINDS: tuple[str, ...] = get_args(Kind)
+MANY = 2**16
+"""More states than a column has."""
 DISCRETE = ("binary", "categorical", "count")
 
 
@@ -65,6 +67,18 @@ class Column:
     def is_text(self) -> bool:
         """Whether the cells are texts; else they are numbers."""
         return any(isinstance(category, str) for category in self.categories)
+
+    @property
+    def states(self) -> tuple[Any, ...] | None:
+        """What 0, 1, … stand for; None where numbers stand for themselves."""
+        if self.kind == "count":
+            return tuple(range(int(self.low), int(self.high) + 1))
+        return self.categories if self.is_discrete else None
+
+    def encodes_like(self, other: Column) -> bool:
+        """Whether a number means the same in both columns, as far as both know it."""
+        mine, theirs = (range(MANY) if c.states is None else c.states for c in (self, other))
+        return all(a == b for a, b in zip(mine, theirs, strict=False))
 
     def family(self, size: int = 24, continuous: str = "hermite") -> Family:
         """Input functions that suit the column.

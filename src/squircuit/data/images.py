@@ -19,6 +19,8 @@ SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", 
 GREY = frozenset({"1", "L", "LA"})
 CHUNK = 1024
 """Images that are in memory at once."""
+MOST = 2**18
+"""Values of an image: no model is as wide as a photograph."""
 
 
 @final
@@ -41,6 +43,11 @@ class ImageSource(Source):
                 f"{path}: no images in this folder. Fix: pass one with files {', '.join(sorted(SUFFIXES))}."
             )
         self.shape = self._levels(self.files[0]).shape
+        if np.prod(self.shape) > MOST:
+            raise DataError(
+                f"{self.files[0]}: an image of shape {self.shape} has {np.prod(self.shape):,} values, each a "
+                f"column; {MOST:,} are the most. Fix: make all images smaller, such as 32×32."
+            )
         self.names = tuple(f"pixel{i}" for i in range(int(np.prod(self.shape))))
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:

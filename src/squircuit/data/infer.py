@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import re
 
 from squircuit.data.columns import KINDS, Column, Kind
 from squircuit.data.facts import MOST, Facts
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, suggestion
 
 FEW = 256
 """The most states of a column that is inferred to be discrete."""
+
+LIKE_A_NUMBER = re.compile(r"[-+]?[€$£]?\d[\d.,' ]*[%€$£]?")
+"""A number with a decimal comma, marks between thousands, or a unit."""
 
 
 def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Column:
@@ -68,22 +71,24 @@ def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> 
             f"{facts.text.where}, column {name!r}: {facts.text.cell!r} is not a number, but most of the "
             f"column is. Fix: correct the cell, leave it empty (missing), or say {ways}."
         )
+    if all(LIKE_A_NUMBER.fullmatch(str(value)) for value in facts.distinct):
+        raise DataError(
+            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} looks like a number, but is not "
+            f"written as one. Fix: write a decimal point, and no units or commas; or say {ways}."
+        )
     if distinct > FEW:
         more = "more than " if distinct > MOST else ""
         raise DataError(
             f"{source}, column {name!r}: {more}{min(distinct, MOST)} different texts, such as "
-            f"{facts.text.cell!r}; it seems to hold names. Fix: say {ways}."
+            f"{facts.text.cell!r}; it seems to hold names or dates. Fix: say {ways}."
         )
 
 
 def _parsed(name: str, wish: str) -> tuple[str, list[float]]:
     kind, *arguments = wish.strip().split(":")
     if kind not in KINDS:
-        nearest = get_close_matches(kind, [*KINDS, "drop"], n=1, cutoff=0.0)[0]
-        raise ParameterError(
-            f"column {name!r}: {wish!r} is no type of a column. Fix: did you mean {nearest!r}? "
-            f"Known are {', '.join(KINDS)} and drop."
-        )
+        near = suggestion(kind, [*KINDS, "drop"])
+        raise ParameterError(f"column {name!r}: {wish!r} is no type of a column. Fix: {near}")
     try:
         numbers = [float(argument) for argument in arguments]
     except ValueError:
@@ -153,7 +158,7 @@ def _periodic(name: str, facts: Facts, numbers: list[float]) -> Column:
 
 
 def _continuous(name: str, facts: Facts, source: str) -> Column:
-    if not facts.low < facts.high:
+    if len(facts.distinct) == 1:
         raise DataError(
             f"{source}, column {name!r}: constant ({facts.low:g}), so it has no density. Fix: leave it out, "
             f"columns={{{name!r}: 'drop'}}, or keep it as 'categorical'."

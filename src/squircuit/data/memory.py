@@ -44,16 +44,22 @@ class MemorySource(Source):
     def __init__(self, rows: Any) -> None:
         self.path = Path("data")  # what errors call it
         if isinstance(rows, Mapping) or hasattr(rows, "columns"):
-            self._columns = _named_columns(rows)
+            self._columns, self._dates = _named_columns(rows), _dates(rows)
             self.names = tuple(self._columns)
         else:
-            array = _array(rows)
+            array, self._dates = _array(rows), []
             self.named, self.names = False, numbered(int(np.prod(array.shape[1:])))
             self.shape, self.wish = array.shape[1:] if array.ndim > 2 else None, wish_of(array)
             flat = array.reshape(len(array), -1)
             self._columns = {name: as_cells(flat[:, int(name)]) for name in self.names}
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
+        for name in self._dates:
+            if name in names:
+                raise DataError(
+                    f"column {name!r} holds dates or times. Fix: make numbers of them, such as the day of "
+                    f"the year for 'periodic:366', or leave it out, columns={{{name!r}: 'drop'}}."
+                )
         yield Chunk(tuple(names), tuple(self._columns[name] for name in names), lambda row: f"row {row}")
 
 
@@ -68,7 +74,15 @@ def _named_columns(rows: Any) -> dict[str, Cells]:
     return cells
 
 
+def _dates(rows: Any) -> list[str]:
+    """The names of columns of points in time, or of times between them."""
+    names = list(rows) if isinstance(rows, Mapping) else list(rows.columns)
+    return [str(name) for name in names if np.asarray(rows[name]).dtype.kind in "mM"]
+
+
 def _array(rows: Any) -> Any:
+    if isinstance(rows, str | Path):
+        raise DataError(f"{str(rows)!r} is a name. Fix: pass sq.data.read(path) or sq.data.load(name).")
     try:
         array = plain(rows)
     except (TypeError, ValueError) as error:  # ragged lists

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from squircuit.data.download import Progress, RemoteFile, data_folder, fetch, ve
 from squircuit.data.idx import parse_idx
 from squircuit.data.optional import need
 from squircuit.data.synthetic import GENERATORS
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families import Family
 
 Array = NDArray[Any]
@@ -109,10 +108,8 @@ def verify(name: str, folder: str | Path | None = None) -> dict[str, str]:
 
 def _known(name: str) -> None:
     if name not in names():
-        nearest = get_close_matches(name, names(), n=1, cutoff=0.0)[0]
         raise ParameterError(
-            f"there is no data set {name!r}. Fix: did you mean {nearest!r}? Known are {', '.join(names())}; "
-            "for a file use read()."
+            f"there is no data set {name!r}. Fix: {suggestion(name, names())} For a file use read()."
         )
 
 

@@ -106,6 +106,24 @@ class Schema:
             [c.decode(cell) for c, cell in zip(self.columns, row, strict=True)] for row in values.tolist()
         ]
 
+    def difference(self, other: Schema) -> str | None:
+        """Why numbers of this schema mean something else in another one, in words; None: they do not.
+
+        Example:
+            >>> ours, theirs = (Schema((Column("sex", "binary", c),)) for c in (("f", "m"), ("m", "w")))
+            >>> ours.difference(theirs)
+            "column 'sex' has the states f, m in place of the states m, w"
+            >>> ours.difference(ours) is None
+            True
+        """
+        if self.names != other.names and set(self.names) == set(other.names):
+            mine, theirs = (", ".join(schema.names[:8]) for schema in (self, other))
+            return f"the columns are {mine} in place of {theirs}"
+        for own, known in zip(self.columns, other.columns, strict=False):
+            if not own.encodes_like(known):
+                return f"column {own.name!r} has {_states(own)} in place of {_states(known)}"
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it."""
         return {"columns": [asdict(column) for column in self.columns]}
@@ -183,6 +201,10 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 def _described(column: Column) -> tuple[str, ...]:
     states = str(column.size) if column.is_discrete else "–"
     return column.name, column.kind, states, _values(column), str(column.missing or "–")
+
+
+def _states(column: Column) -> str:
+    return f"the states {_values(column)}" if column.is_discrete else f"{column.kind} values"
 
 
 def _values(column: Column) -> str:

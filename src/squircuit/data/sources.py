@@ -44,7 +44,8 @@ class Source(ABC):
         """The rows from the first to the last, some at a time, with the columns of these names."""
 
     def positions(self, names: Sequence[str]) -> list[int]:
-        return [self.names.index(name) for name in names]
+        where = {name: position for position, name in enumerate(self.names)}
+        return [where[name] for name in names]
 
 
 @final
@@ -194,7 +195,9 @@ def numbered(width: int) -> tuple[str, ...]:
 def _require_unique(path: Path, names: Sequence[str]) -> None:
     for position, name in enumerate(names):
         if not name or name in names[:position]:
+            index = "; an index that pandas wrote is left out by to_csv(…, index=False)"
             raise DataError(
                 f"{path}: the name {name!r} of column {position} is {'there twice' if name else 'empty'}. "
-                "Fix: give every column a name of its own, or pass header=False."
+                f"Fix: give every column a name of its own{'' if name or position else index}; if the first "
+                "line holds data, pass header=False."
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,15 @@ from squircuit.data.infer import infer
 from squircuit.data.parquet import ParquetSource
 from squircuit.data.schema import Chunk, Encoded, Rows, Schema
 from squircuit.data.sources import CsvSource, NumpySource, Source
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families import Family
 
 Wishes = Mapping[str, str] | Sequence[str] | None
 CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
 PARQUET = frozenset({".parquet", ".pq"})
 NUMPY = frozenset({".npy", ".npz"})
+MANY_ROWS = 10
+"""From here on texts that are all different are no coincidence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +172,8 @@ def chosen(source: Source, columns: Wishes) -> tuple[list[str], dict[str, str]]:
     asked = dict(columns) if isinstance(columns, Mapping) else {}
     for name in columns or ():
         if name not in source.names:
-            nearest = get_close_matches(str(name), source.names, n=1, cutoff=0.0)[0]
-            raise ParameterError(f"{source.path}: no column {name!r}. Fix: did you mean {nearest!r}?")
+            near = suggestion(name, source.names, all_known=False)
+            raise ParameterError(f"{source.path}: no column {name!r}. Fix: {near}")
     names = list(source.names) if isinstance(columns, Mapping) or columns is None else list(columns)
     names = [name for name in names if asked.get(name) != "drop"]
     if not names:
@@ -208,7 +209,25 @@ def _schema(
             facts[name] += Facts.of(cells, chunk.place)
     columns = tuple(infer(name, facts[name], str(source.path), wishes.get(name)) for name in names)
     _warn_of_constants(source, columns)
+    _warn_of_names(
+        source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]
+    )
     return Schema(columns)
+
+
+def _is_all_different(column: Column, facts: Facts) -> bool:
+    """Texts of which none is there twice: names, identifiers, dates."""
+    return column.is_text and facts.count >= MANY_ROWS and column.size == facts.count
+
+
+def _warn_of_names(source: Source, columns: Sequence[Column]) -> None:
+    for column in columns:
+        warnings.warn(
+            f"{source.path}: column {column.name!r} has another text in every row, such as "
+            f"{column.categories[0]!r}, so it teaches nothing, and new rows will have unknown ones. "
+            f"Leave it out with columns={{{column.name!r}: 'drop'}}.",
+            stacklevel=5,
+        )
 
 
 def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:

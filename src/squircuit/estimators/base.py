@@ -16,7 +16,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from squircuit.data import Schema, table
-from squircuit.estimators.rows import Rows, cells_of, encoded, frame_kind, names_of, wishes
+from squircuit.estimators.rows import (
+    Rows,
+    cells_of,
+    encoded,
+    frame_kind,
+    names_of,
+    require_no_texts,
+    wishes,
+)
 from squircuit.models import SquaredCircuit, load, table_model
 from squircuit.training import History, fit
 
@@ -73,7 +81,11 @@ class CircuitEstimator(BaseEstimator, ABC):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         least = 2 if reset else 1
         checks = {"dtype": "numeric", "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
-        return validate_data(self, X, reset=reset, **checks)
+        try:
+            return validate_data(self, X, reset=reset, **checks)
+        except ValueError as error:
+            require_no_texts(X, error)
+            raise
 
     @property
     def _schema(self) -> Schema:

@@ -13,6 +13,7 @@ from squircuit.data.cells import Cells, Mask, as_cells, is_missing, numbers
 from squircuit.data.optional import need
 from squircuit.data.schema import Chunk
 from squircuit.data.tabular import Wishes
+from squircuit.errors import DataError
 
 
 class Rows(NamedTuple):
@@ -40,6 +41,15 @@ def frame_kind(X: Any) -> str | None:
     """
     is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")
     return type(X).__module__.partition(".")[0] if is_frame else None
+
+
+def require_no_texts(X: Any, cause: Exception) -> None:
+    """Refuse arrays of texts: only frames may hold them."""
+    text = next((cell for cell in np.asarray(X).flat if isinstance(cell, str)), None)
+    if text is not None:
+        raise DataError(
+            f"an array with texts, such as {str(text)!r}. Fix: pass a data frame, pandas.DataFrame(X)."
+        ) from cause
 
 
 def names_of(X: Any) -> list[str]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit
 from squircuit.errors import DataError, ParameterError
 from squircuit.families.domain import Finite
+from squircuit.reference.numeric import as_tensor
 
 ROWS = 2**16  #: checked at a time
 
@@ -109,13 +110,7 @@ def require_data(circuit: Circuit, x: Any) -> None:
 
 def _as_table(circuit: Circuit, x: Any) -> Tensor:
     d = circuit.num_variables
-    try:
-        data = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"data must be an array of numbers of shape (n, {d}): {error}. Fix: encode words as integers "
-            "from 0, and mark what is not known in missing="
-        ) from error
+    data = as_tensor(x, d)
     if data.is_complex() or data.layout != torch.strided:
         raise DataError(f"data must be dense integers or floats, got {data.layout} of {data.dtype}")
     if data.ndim != 2 or data.shape[1] != d:
@@ -128,21 +123,32 @@ def _as_table(circuit: Circuit, x: Any) -> Tensor:
 def _as_mask(missing: Any, data: Tensor) -> Tensor:
     if missing is None:
         return torch.zeros(data.shape[1], dtype=torch.bool, device=data.device)
-    try:
-        mask = torch.as_tensor(missing, device=data.device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ParameterError(f"missing must be booleans of shape (d,) or (n, d): {error}") from error
-    if mask.dtype != torch.bool:
+    n, d = data.shape
+    if not isinstance(missing, Tensor):
+        missing = _as_booleans(missing, d)
+    if missing.dtype != torch.bool:
         raise ParameterError(
-            f"missing must be booleans, True where an entry is missing; got {mask.dtype}. "
-            "Fix: pass e.g. x.isnan(), or a tensor of dtype torch.bool"
+            f"missing must be booleans, True where an entry is missing; got {missing.dtype}. Fix: pass e.g. "
+            f"x.isnan(), or of the numbers of variables [v in numbers for v in range({d})]"
         )
-    if mask.shape not in (data.shape, data.shape[1:]):
-        n, d = data.shape
+    if missing.shape not in (data.shape, data.shape[1:]):
         raise ParameterError(
-            f"missing has shape {tuple(mask.shape)}. Fix: pass ({d},), the same for all rows, or ({n}, {d})"
+            f"missing has shape {tuple(missing.shape)}. "
+            f"Fix: pass ({d},), the same for all rows, or ({n}, {d})"
         )
+    mask: Tensor = missing.to(data.device)
     return mask
+
+
+def _as_booleans(missing: Any, d: int) -> Tensor:
+    """A list, an array or a data frame as a tensor, of booleans if all is well."""
+    try:
+        return torch.from_numpy(np.array(missing))
+    except (TypeError, ValueError) as error:  # texts, rows of several lengths
+        shown = repr(missing).splitlines()[0]
+        raise ParameterError(
+            f"missing={shown[:60]} is no mask. Fix: pass ({d},) booleans, True where an entry is missing"
+        ) from error
 
 
 def _require_valid(circuit: Circuit, data: Tensor, missing: Tensor, first_row: int) -> None:
@@ -157,8 +163,8 @@ def _require_valid(circuit: Circuit, data: Tensor, missing: Tensor, first_row: i
     if not bool(valid.all()):
         row, column = (int(i) for i in torch.nonzero(~valid)[0])
         value, domain, row = data[row, column].item(), circuit.domains[column].describe(), row + first_row
-        hint = "" if value == value else ". Fix: mark the entry in missing= if its value is not known"
-        raise DataError(f"row {row}, column {column}: {value!r} is not in the domain, {domain}{hint}")
+        fix = "correct it, or mark the entry in missing= if its value is not known"
+        raise DataError(f"row {row}, column {column}: {value!r} is not in the domain, {domain}. Fix: {fix}")
 
 
 def _columns_in_scope(circuit: Circuit, device: torch.device) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input
+from squircuit.circuits.required import require_circuit
 from squircuit.properties import is_orthogonal, is_regular_orthogonal, require
 from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, forward, input_weight, weight_of
@@ -38,6 +39,7 @@ def marginal(
         >>> marginal(c).item()
         25.0
     """
+    require_circuit("marginal", circuit)
     over = None if over is None else frozenset(over)  # an iterator can be read only once
     integrated = as_variables(circuit, over)
     if not assume_orthogonal and not is_regular_orthogonal(circuit, over):
@@ -59,6 +61,7 @@ def marginal(
 
 def partition(circuit: Circuit, *, assume_orthogonal: bool = False) -> float:
     """Z = ∫ Σ_r π_r |c_r(x)|² dx of an orthogonal circuit in O(|c|) (Thm. 1)."""
+    require_circuit("partition", circuit)
     return marginal(circuit, assume_orthogonal=assume_orthogonal).item()
 
 

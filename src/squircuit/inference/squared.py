@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.required import require_circuit
 from squircuit.reference.inner_product import gram
 
 
@@ -34,9 +35,11 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
         >>> marginal(c).item()
         25.0
     """
+    require_circuit("marginal", circuit)
     return gram(circuit, x, over).diagonal(dim1=1, dim2=2).real @ circuit.mixture
 
 
 def partition(circuit: Circuit) -> float:
     """Z = ∫ Σ_r π_r |c_r(x)|² dx (§2), exact: the certificate that a model is normalised. Cost O(L² S²)."""
+    require_circuit("partition", circuit)
     return marginal(circuit).item()

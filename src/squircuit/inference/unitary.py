@@ -11,6 +11,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Layer, Sum
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.order import postorder
+from squircuit.circuits.required import require_circuit
 from squircuit.properties import is_unitary, require, satisfies_u4
 from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, weight_blocks
@@ -42,6 +43,7 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
         >>> marginal(c, [[0, 0, 0, 0], [1, 0, 0, 0]], over=[1, 2, 3]).sum().item()
         1.0...
     """
+    require_circuit("marginal", circuit)
     require(is_unitary(circuit), "use squircuit.inference.marginal, or unitarise the circuit first")
     require(satisfies_u4(circuit), "use squircuit.inference.marginal")
     integrated = as_variables(circuit, over)

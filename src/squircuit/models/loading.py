@@ -109,7 +109,8 @@ def _device(device: torch.device | str | int | None) -> torch.device:
         place = torch.device("cpu" if device is None else device)
         torch.empty(0, device=place)
     except (RuntimeError, TypeError, AssertionError) as error:
+        here = "'cpu' or 'cuda'" if torch.cuda.is_available() else "'cpu'"
         raise ParameterError(
-            f"device={device!r} is not there ({str(error).splitlines()[0]}). Fix: pass 'cpu' or 'cuda'."
+            f"device={device!r} is not there ({str(error).splitlines()[0]}). Fix: pass {here}."
         ) from error
     return place

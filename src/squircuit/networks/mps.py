@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.required import require_circuit
 from squircuit.errors import ParameterError
 from squircuit.networks.arrays import as_tensors, is_index
 from squircuit.networks.chain import chain
@@ -61,6 +62,7 @@ def to_mps(circuit: Circuit) -> list[Tensor]:
         >>> [tuple(site.shape) for site in to_mps(circuit)]
         [(1, 3, 2), (2, 3, 2), (2, 3, 2), (2, 3, 1)]
     """
+    require_circuit("to_mps", circuit)
     return chain(to_tree(circuit))
 
 

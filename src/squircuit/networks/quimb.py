@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.required import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.networks.arrays import as_tensor
 from squircuit.networks.chain import chain
@@ -81,6 +82,7 @@ def to_quimb(circuit: Circuit) -> Any:
         >>> to_quimb(from_mps([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1j]]])).to_dense().ravel()
         array([1.+0.j, 0.+0.j, 0.+0.j, 0.+1.j])
     """
+    require_circuit("to_quimb", circuit)
     qtn = _quimb()
     root = to_tree(circuit)
     if root.up != 1:

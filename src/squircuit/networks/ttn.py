@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.required import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.networks.arrays import as_tensors, is_index
 from squircuit.networks.site import Child, Site, canonicalise, dimensions, merged, scopes
@@ -80,6 +81,7 @@ def to_ttn(circuit: Circuit) -> TTN:
         >>> ttn.children, [tuple(w.shape) for w in ttn.tensors]
         ([(1, 2), (3, 4), (5, 6)], [(1, 2, 2), (2, 2, 2), (2, 2, 2)])
     """
+    require_circuit("to_ttn", circuit)
     return _arrays(to_tree(circuit))
 
 

@@ -7,11 +7,10 @@ A file has two tables: ``[model]`` holds arguments of :func:`squircuit.model_for
 from __future__ import annotations
 
 import tomllib
-from difflib import get_close_matches
 from importlib import resources
 from typing import Any
 
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, suggestion
 
 __all__ = ["load", "names"]
 
@@ -44,11 +43,7 @@ def load(name: str, data: str | None = None) -> dict[str, Any]:
     known = names()
     found = next((full for full in (f"{data}-{name}", name) if full in known), None)
     if found is None:
-        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
         where = f" for {data!r}" if data else ""
-        raise ParameterError(
-            f"there is no preset {name!r}{where}. Fix: did you mean {nearest!r}? "
-            f"Known are {', '.join(known)}."
-        )
+        raise ParameterError(f"there is no preset {name!r}{where}. Fix: {suggestion(name, known)}")
     text = resources.files(__name__).joinpath(f"{found}.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)

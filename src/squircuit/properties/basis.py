@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
+from squircuit.circuits.required import require_circuit
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.data import as_variables
@@ -66,6 +67,7 @@ def is_basis_decomposable(circuit: Circuit, over: Iterable[int] | None = None) -
     in Z and only sums whose scope meets Z count (Def. "Z-basis decomposability"). Decided by the graph
     and the zeros of the weights; stops at the first sum that fails. Cost O(edges · input functions).
     """
+    require_circuit("is_basis_decomposable", circuit)
     over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)
     name = _named("basis decomposable", over, chosen)
@@ -108,6 +110,7 @@ def is_regular_orthogonal(
     Def. "Regular orthogonality" and its Z-form. Implies orthogonality (Thm. "regular orthogonality is
     sufficient"), at the price of a graph walk and of the inner products of input functions.
     """
+    require_circuit("is_regular_orthogonal", circuit)
     over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)
     name = _named("regular orthogonal", over, chosen)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.required import require_circuit
 from squircuit.circuits.summary import table
 from squircuit.properties.basis import is_basis_decomposable, is_regular_orthogonal
 from squircuit.properties.determinism import is_deterministic
@@ -59,4 +60,5 @@ def check(circuit: Circuit) -> Report:
     >>> print(check(circuit)["U3"])
     ✗ U3: W Wᴴ differs from I by 0.17 (sum1 over {0})
     """
+    require_circuit("check", circuit)
     return Report(tuple(test(circuit) for test in CHECKS))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.circuits.order import postorder
+from squircuit.circuits.required import require_circuit
 from squircuit.properties.basis import sum_edges
 from squircuit.properties.points import grid, representatives
 from squircuit.properties.structure import is_smooth
@@ -29,6 +30,7 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     selectivity, §3.1) prove; otherwise the verdict is "not decided" (the question is #P-hard). Cost: one
     evaluation of the circuit at 2^14 points at most for each sum.
     """
+    require_circuit("is_deterministic", circuit)
     if not circuit.has_weights:
         return Verdict(
             "deterministic", None, "the circuit has no weights yet; call circuit.initialise(seed=…)"

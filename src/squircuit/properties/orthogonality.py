@@ -9,6 +9,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Kronecker, Layer, Sum
 from squircuit.circuits.order import postorder
+from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
 from squircuit.properties.basis import is_regular_orthogonal, sum_edges
 from squircuit.properties.points import POINTS_LIMIT, grid, quadrature
@@ -39,6 +40,7 @@ def is_orthogonal(
     their inner product vanish (computing it is #P-hard) and their states are too many to enumerate; or where
     there are too many values of the others, or units, to go through.
     """
+    require_circuit("is_orthogonal", circuit)
     over = None if over is None else frozenset(over)  # an iterator can be read only once
     chosen = as_variables(circuit, over)
     name = "orthogonal" if over is None else f"{describe(chosen)}-orthogonal"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squircuit.circuits import Circuit, Layer
+from squircuit.circuits.required import require_circuit
 from squircuit.circuits.validation import overlapping_products, uneven_sums
 from squircuit.errors import StructureError
 from squircuit.properties.verdict import Verdict
@@ -15,6 +16,7 @@ Split = frozenset[Scope]
 
 def is_smooth(circuit: Circuit) -> Verdict:
     """All inputs of every sum depend on the same variables (Def. 2). Cost O(|c|)."""
+    require_circuit("is_smooth", circuit)
     return _first_failure(
         circuit, "smooth", uneven_sums(circuit.layers), "the inputs of every sum have equal scopes"
     )
@@ -22,6 +24,7 @@ def is_smooth(circuit: Circuit) -> Verdict:
 
 def is_decomposable(circuit: Circuit) -> Verdict:
     """The inputs of every product depend on disjoint sets of variables (Def. 2). Cost O(|c|)."""
+    require_circuit("is_decomposable", circuit)
     return _first_failure(
         circuit,
         "decomposable",
@@ -36,11 +39,13 @@ def are_compatible(a: Circuit, b: Circuit) -> Verdict:
     The definition also asks that products of input functions can be integrated: they can, for any two
     families over one domain, so the domains must agree. Cost O(layers · variables).
     """
+    require_circuit("are_compatible", a, b)
     return _compatible("compatible", a, b)
 
 
 def is_structured_decomposable(circuit: Circuit) -> Verdict:
     """Compatible with itself: all products over one scope split it in one way (§2). Cost as above."""
+    require_circuit("is_structured_decomposable", circuit)
     return _compatible("structured-decomposable", circuit, circuit)
 
 

@@ -12,6 +12,7 @@ from itertools import combinations
 import torch
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Sum
+from squircuit.circuits.required import require_circuit
 from squircuit.properties.basis import input_pairs
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
@@ -21,6 +22,7 @@ from squircuit.reference.tolerance import tolerance_for
 
 def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     """(U1): input layers are orthonormal, and orthogonal over one variable. Cost O(Σ K²n)."""
+    require_circuit("satisfies_u1", circuit)
     limit = tolerance_for(circuit, tolerance)
     doubts = []
     for a, b in input_pairs(circuit, circuit.scope):
@@ -66,11 +68,13 @@ def _are_declared_orthogonal(a: Input, b: Input) -> bool:
 
 def satisfies_u2(circuit: Circuit) -> Verdict:
     """(U2): the inputs of every sum share no input layer over *some* variable. Cost O(layers²)."""
+    require_circuit("satisfies_u2", circuit)
     return _layers_apart(circuit, "U2", every_variable=False)
 
 
 def satisfies_u4(circuit: Circuit) -> Verdict:
     """(U4): the inputs of every sum share no input layer over *any* variable. Cost O(layers²)."""
+    require_circuit("satisfies_u4", circuit)
     return _layers_apart(circuit, "U4", every_variable=True)
 
 
@@ -106,6 +110,7 @@ def _input_masks(circuit: Circuit) -> dict[Layer, int]:
 
 def satisfies_u3(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     """(U3): every sum weight is semi-unitary, W Wᴴ = I. Cost O(Σ K1² K2)."""
+    require_circuit("satisfies_u3", circuit)
     limit = tolerance_for(circuit, tolerance)
     doubts = []
     for layer in {layer.weight: layer for layer in circuit.sums}.values():
@@ -126,6 +131,7 @@ def _distance_from_identity(circuit: Circuit, layer: Sum) -> float:
 
 def is_unitary(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     """Smooth, decomposable and (U1)–(U3): then p = |c|² is normalised, Z = 1 (Thm. 2)."""
+    require_circuit("is_unitary", circuit)
     parts = (
         is_smooth(circuit),
         is_decomposable(circuit),

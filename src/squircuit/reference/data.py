@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.circuits.validation import check_structure
 from squircuit.errors import DataError, ParameterError
+from squircuit.reference.numeric import as_tensor
 from squircuit.regions.scope import Scope, describe
 
 
@@ -62,14 +62,7 @@ def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> 
         raise DataError(
             f"no data: pass x of shape (n, {circuit.num_variables}) with values for the observed variables"
         )
-    try:
-        data = (
-            x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-        )  # lists of floats in double
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"data must be an array of numbers of shape (n, {circuit.num_variables}): {error}"
-        ) from error
+    data = as_tensor(x, circuit.num_variables)  # lists of floats in double
     if data.is_complex() or data.dtype == torch.bool:
         raise DataError(f"data must be integers or floats, got {data.dtype}")
     if data.ndim != 2 or data.shape[1] != circuit.num_variables:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
+from squircuit.circuits.required import require_circuit
 from squircuit.reference.data import as_data
 
 
@@ -29,6 +30,7 @@ def evaluate(circuit: Circuit, x: Any) -> Tensor:
         >>> evaluate(circuit, [[0], [1]]).abs().square().flatten()
         tensor([0.3600, 0.6400], dtype=torch.float64)
     """
+    require_circuit("evaluate", circuit)
     values = evaluate_layers(circuit, as_data(circuit, x), circuit.layers)
     return torch.cat([values[root] for root in circuit.roots], dim=1)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.layers import is_product, summands
 from squircuit.circuits.order import postorder
+from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
 from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_layers, input_weight, weight_blocks, weight_of
@@ -50,6 +51,7 @@ def inner_product(a: Circuit, b: Circuit, x: Any = None, over: Iterable[int] | N
         >>> inner_product(circuit, circuit).item()
         (25+0j)
     """
+    require_circuit("inner_product", a, b)
     if a.scope != b.scope:
         raise StructureError(
             "compatible",

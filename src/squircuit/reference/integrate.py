@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input
+from squircuit.circuits.required import require_circuit
 from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_input, forward, input_weight, weight_of
 
@@ -31,6 +32,7 @@ def integrate(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None
         >>> integrate(circuit).item()
         (6+0j)
     """
+    require_circuit("integrate", circuit)
     integrated = as_variables(circuit, over)
     require_valid(circuit)
     data = observed_data(circuit, x, integrated)

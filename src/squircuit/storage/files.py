@@ -100,5 +100,5 @@ def _json(document: Mapping[str, Any]) -> str:
 def _damaged(file: Path, reason: str) -> FormatError:
     return FormatError(
         f"{file}: truncated, damaged or no safetensors file ({reason}). "
-        "Fix: copy it again from where it came, or save it again."
+        "Fix: pass a file of model.save(path); if this is one, copy or save it again."
     )

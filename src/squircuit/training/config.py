@@ -8,12 +8,11 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 from squircuit.data.optional import need
-from squircuit.errors import FormatError, ParameterError
+from squircuit.errors import FormatError, ParameterError, suggestion
 
 Auto = Literal["auto"]
 OPTIMISERS = ("auto", "polar", "pogo", "landing-pc", "landing-sgd", "adam")
@@ -147,15 +146,15 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
 }
 """Annotation → the types that it takes, and that in words."""
+OTHER_NAMES = {"learning_rate": "lr", "n_iter": "epochs", "max_iter": "epochs", "random_state": "seed"}
+"""What other libraries call some of the options."""
 
 
 def _require_known(name: str) -> None:
     known = [field.name for field in dataclasses.fields(TrainingConfig)]
     if name not in known:
-        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ParameterError(
-            f"there is no option {name!r}. Fix: did you mean {nearest!r}? Known are {', '.join(known)}."
-        )
+        meant = OTHER_NAMES.get(name, name)
+        raise ParameterError(f"there is no option {name!r}. Fix: {suggestion(meant, known)}")
 
 
 def _require_type(field: dataclasses.Field[Any], value: Any) -> None:
@@ -165,7 +164,8 @@ def _require_type(field: dataclasses.Field[Any], value: Any) -> None:
         isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
     ):
         return
-    raise ParameterError(f"{field.name}={value!r}. Fix: pass {words}{' or auto' if auto else ''}.")
+    shown = repr(value) if len(repr(value).splitlines()) == 1 else f"<{type(value).__name__}>"
+    raise ParameterError(f"{field.name}={shown}. Fix: pass {words}{' or auto' if auto else ''}.")
 
 
 def _parsed(name: str, text: str) -> Any:

@@ -58,7 +58,8 @@ def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:
     if not scores.normalised:
         warnings.warn(
             f"the weights are off the manifold (log Z = {scores.log_z:.2g}): validation divides by the exact "
-            f"Z, but the training loss flatters the model. Fix: optimiser='polar' in place of {optimiser!r}.",
+            f"Z, but the training loss flatters the model, and so does log_prob before model.eval(). "
+            f"Fix: optimiser='polar' in place of {optimiser!r}.",
             stacklevel=2,
         )
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from squircuit.data import Batches, Dataset, Encoded, Schema, Table, read, scan, split
+from squircuit.data import Batches, Dataset, Encoded, Schema, Table, names, read, scan, split
 from squircuit.errors import DataError
 from squircuit.models import SquaredCircuit
 from squircuit.training.config import TrainingConfig
@@ -39,6 +39,9 @@ def open_data(model: SquaredCircuit, train: Any, valid: Any, config: TrainingCon
         valid = train.valid
     source, schema = _opened(train, "train", config, None)
     doors = _Doors(model)
+    for table, name in ((train, "train"), (valid, "valid")):
+        if isinstance(table, Table):
+            _require_same_meaning(table.schema, model.schema or schema or table.schema, name)
     if valid is not None:
         return Data(
             doors.feed(source, "train"), doors.feed(_opened(valid, "valid", config, schema)[0], "valid")
@@ -64,10 +67,29 @@ def _opened(
     if isinstance(source, Batches | Encoded):
         return source, None
     if isinstance(source, str | Path):
+        _refuse_names(source, name)
         return _of_file(Path(source), config, schema)
     if isinstance(source, np.memmap):
         return Batches(source, _stream_batch(config), seed=config.seed), None
     return _encoded(source, name), None
+
+
+def _require_same_meaning(own: Schema, expected: Schema, name: str) -> None:
+    """Refuse a table whose numbers mean something else to the model: other orders of columns or states."""
+    difference = own.difference(expected)
+    if difference:
+        raise DataError(
+            f"{name}: {difference}, so its numbers mean something else to the model. Fix: give it the "
+            "model's types: sq.data.read(path, like=model.schema) or model.schema.encode(rows)."
+        )
+
+
+def _refuse_names(source: str | Path, name: str) -> None:
+    if str(source) in names() and not Path(source).exists():
+        raise DataError(
+            f"{name}: {str(source)!r} is the name of a data set, not a file. "
+            f"Fix: pass sq.data.load({str(source)!r})."
+        )
 
 
 def _of_file(path: Path, config: TrainingConfig, schema: Schema | None) -> tuple[Batches | Encoded, Schema]:
@@ -89,11 +111,17 @@ def _encoded(source: Any, name: str = "train") -> Encoded:
     values = source.detach().cpu().numpy() if isinstance(source, Tensor) else np.asarray(source)
     if values.dtype.kind not in "fiub":
         raise DataError(
-            f"{name}: {type(source).__name__} of {values.dtype}, not of numbers. Fix: save it as a file "
-            "and use sq.data.read, which encodes texts and finds missing cells."
+            f"{name}: {type(source).__name__} of {values.dtype}, not of numbers. Fix: {_way(source)}."
         )
     floats = values.dtype.kind == "f"
     return Encoded(values, np.isnan(values) if floats else np.zeros((1, 1), dtype=bool))
+
+
+def _way(source: Any) -> str:
+    """How to pass what is no array of numbers."""
+    if np.ndim(source) == 0:  # a DataLoader, a generator
+        return "pass an array (n, d), a file, or sq.data.Batches, which streams"
+    return "encode texts with model.schema.encode(data), or begin with sq.data.table(data)"
 
 
 class _Doors:
@@ -135,6 +163,7 @@ class _Doors:
         fix = (
             f"flatten each sample: x.reshape({shape[0]}, {d})" if flattens else "one column for each variable"
         )
+        fix = "pass some rows" if 0 in shape else fix
         raise DataError(
             f"{name}: the model takes rows of shape (n, {d}), n ≥ 1, rows being samples; got {tuple(shape)}. "
             f"Fix: {fix}."

@@ -114,8 +114,8 @@ def require_good(found: Tensor, rows: int) -> None:
     if impossible:
         raise DataError(
             f"{impossible:.0f} of {rows} training rows have probability 0 under the model, so the likelihood "
-            "cannot be maximised; the weights are good ones from before. Fix: leave these rows out, or build "
-            "a model with more units or wider input functions."
+            "cannot be maximised; the weights are good ones from before. Fix: a smaller lr, if this is not "
+            "the first epoch; else leave these rows out, or build a model with more units or wider functions."
         )
     if not math.isfinite(loss):
         raise DivergedError(f"the loss is {loss}")

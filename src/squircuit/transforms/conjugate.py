@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
+from squircuit.circuits.required import require_circuit
 
 
 def conjugate(circuit: Circuit) -> Circuit:
@@ -17,6 +18,7 @@ def conjugate(circuit: Circuit) -> Circuit:
     >>> bool(torch.allclose(evaluate(conjugate(c), [[0.3]]), evaluate(c, [[0.3]]).conj()))
     True
     """
+    require_circuit("conjugate", circuit)
     parameters = {p: _conjugated(circuit, name, p) for name, p in circuit.parameters.items()}
     layers: dict[Layer, Layer] = {}
     for layer in circuit.layers:

@@ -11,6 +11,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.layers import factors, summands
 from squircuit.circuits.order import postorder
+from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
 from squircuit.families import Categorical, Product
 from squircuit.properties import are_compatible, is_structured_decomposable, require
@@ -44,6 +45,7 @@ def multiply(a: Circuit, b: Circuit) -> Circuit:
         >>> evaluate(multiply(a, a), [[0], [1]]).real.flatten()
         tensor([4., 9.], dtype=torch.float64)
     """
+    require_circuit("multiply", a, b)
     require(are_compatible(a, b), "multiply circuits whose products split each scope in the same way")
     a, b = _one_root_layer(a), _one_root_layer(b)
     return Circuit(_Multiplication(a, b).whole(a.roots[0], b.roots[0]))
@@ -55,6 +57,7 @@ def square(circuit: Circuit) -> Circuit:
     For checking, and to see what it costs: Z and marginals of |c|² come far cheaper from
     :func:`squircuit.inference.partition` and :func:`squircuit.inference.marginal`.
     """
+    require_circuit("square", circuit)
     require(is_structured_decomposable(circuit), "only structured-decomposable circuits can be squared")
     product = multiply(circuit, conjugate(circuit))
     if circuit.num_roots == 1:

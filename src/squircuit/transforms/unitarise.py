@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.required import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.reference.evaluate import input_weight, kronecker, kronecker_rows, weight_blocks
 
@@ -72,6 +73,7 @@ def unitarise(circuit: Circuit, weights: Mapping[str, Tensor] | None = None) -> 
         >>> round(unitarise(c).beta, 12)
         0.2
     """
+    require_circuit("unitarise", circuit)
     circuit = circuit if weights is None else circuit.with_weights(weights)
     done: dict[Layer, _Factored] = dict(_inputs(circuit))
     used = {item for layer in circuit.layers for item in layer.inputs}

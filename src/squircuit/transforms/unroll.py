@@ -7,6 +7,7 @@ from itertools import product
 import torch
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Parameter, Sum
+from squircuit.circuits.required import require_circuit
 from squircuit.circuits.units import product_unit, sum_unit
 from squircuit.reference.evaluate import input_weight
 
@@ -23,6 +24,7 @@ def unroll(circuit: Circuit) -> Circuit:
     >>> unroll(Circuit(Sum(Kronecker([x, y]), units=1)).initialise(seed=0))
     Circuit(2 variables, 9 layers, 1 root units, 24 parameters)
     """
+    require_circuit("unroll", circuit)
     units: dict[Layer, list[Layer]] = {}
     shared: dict[Parameter, Parameter] = {}
     for layer in circuit.layers:

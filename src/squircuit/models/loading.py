@@ -20,7 +20,8 @@ from squircuit.models.squared_circuit import SquaredCircuit
 def load(path: str | PathLike[str], device: torch.device | str | int | None = None) -> SquaredCircuit:
     """The model that ``model.save(path)`` wrote: the same structure, weights, precision, schema and notes.
 
-    Its answers are the same bit by bit on the same machine. The mode is that of a new model, training.
+    Its answers are the same bit by bit on the same machine. It is in evaluation mode: ``model.train()`` to
+    go on training it in a loop of your own.
 
     Args:
         path: of the file.
@@ -41,7 +42,7 @@ def load(path: str | PathLike[str], device: torch.device | str | int | None = No
     place = _device(device)
     tensors, document = storage.read(path, KIND)
     try:
-        return _model(tensors, document).to(place)
+        return _model(tensors, document).to(place).eval()
     except (SquircuitError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error)
         raise FormatError(

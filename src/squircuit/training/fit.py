@@ -27,7 +27,9 @@ def fit(
     resume: bool = False,
     **overrides: Any,
 ) -> History:
-    """Train a model by maximum likelihood; it then has the weights of the best validation.
+    """Train a model by maximum likelihood; it then has the best weights of all validations.
+
+    It is left in evaluation mode, in which scores are exact also where weights are off the manifold.
 
     Rows with missing entries count with their marginal likelihood. The same seed gives the same result on the
     same machine, also for a run that was interrupted and resumed. Ctrl-C ends training after the present
@@ -69,7 +71,10 @@ def fit(
     loop = Loop(model, data, settings, folder, _displays(settings, folder))
     if folder is not None:
         _prepare(loop, folder)
-    return loop.history() if loop.is_over else loop.run()
+    if not loop.is_over:
+        return loop.run()
+    model.eval()
+    return loop.history()
 
 
 def _folder(run: str | Path | None, resume: bool, config: TrainingConfig) -> RunFolder | None:

@@ -68,7 +68,7 @@ class Loop:
 
     def run(self) -> History:
         """Train to the end, or until something stops it; the model then has the best weights."""
-        history, mode = None, self.model.training
+        history = None
         self._show("start", self.state.step, self._epochs * self._epoch_steps)
         try:
             with Interrupts(terminates=self.folder is not None) as interrupts, torch.enable_grad():
@@ -80,7 +80,7 @@ class Loop:
             put(self.model, self.best)
             raise
         finally:
-            self.model.train(mode)
+            self.model.eval()
             self._show("stop", history)
         interrupts.pass_on()
         return history

@@ -38,7 +38,7 @@ def load(name: str, data: str | None = None) -> dict[str, Any]:
         True
         >>> load("best")
         Traceback (most recent call last):
-        squircuit.errors.ParameterError: there is no preset 'best'. Fix: did you mean ...
+        squircuit.errors.ParameterError: there is no preset 'best'. Fix: pass one of ...
     """
     known = names()
     found = next((full for full in (f"{data}-{name}", name) if full in known), None)

@@ -93,8 +93,13 @@ def parameters(model: torch.nn.Module) -> int:
 
 
 def command() -> str:
-    name = Path(sys.argv[0]).stem
-    return " ".join(["squircuit reproduce", name, *sys.argv[1:]])
+    """What to type to get the rows again; where files lie on this machine does not matter."""
+    words, name = sys.argv[1:], Path(sys.argv[0]).stem
+    for option in ("--folder", "--out"):
+        if option in words:
+            place = words.index(option)
+            del words[place : place + 2]
+    return " ".join(["squircuit reproduce", name, *words])
 
 
 def commit() -> str:

@@ -106,3 +106,10 @@ def test_the_page_of_results_shows_the_numbers_of_the_rows(name, score):
     assert rows
     for row in rows:
         assert f"{row[score]:.4f}" in page, row["model"]
+
+
+def test_the_command_of_a_row_does_not_say_where_files_lie(monkeypatch):
+    monkeypatch.setattr(
+        "sys.argv", ["binary.py", "--data", "nltcs", "--folder", "here", "--out", "there", "--seeds", "1"]
+    )
+    assert record.command() == "squircuit reproduce binary --data nltcs --seeds 1"

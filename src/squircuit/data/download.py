@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import os
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from squircuit.data.idx import plain_bytes, unzipped
 from squircuit.errors import DataError
+from squircuit.storage.atomic import replace
 
 Progress = Callable[[str, int, int], None]
 """Called with the file's name, the bytes done, and the bytes in all (0: unknown)."""
@@ -90,7 +90,7 @@ def _download(file: RemoteFile, folder: Path, missing: Sequence[RemoteFile], pro
         try:
             content = _received(url, Path(file.path).name, progress)
             if hashlib.sha256(unzipped(content, url)).hexdigest() == file.sha256:
-                return _write_atomically(folder / file.path, content)
+                return _write(folder / file.path, content)
             reasons.append(f"{url}: wrong checksum")
         except (OSError, http.client.HTTPException, DataError) as error:  # URLError and timeouts are OSErrors
             reasons.append(f"{url}: {error}")
@@ -107,19 +107,11 @@ def _received(url: str, name: str, progress: Progress) -> bytes:
     return bytes(content)
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
-    """Write a gzip file so that nobody ever sees half of it."""
+def _write(path: Path, content: bytes) -> None:
+    """As a gzip file."""
     packed = content if content[:2] == b"\x1f\x8b" else gzip.compress(content, mtime=0)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(packed)
-        os.chmod(temporary, 0o644)  # mkstemp lets nobody else read it
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C, too
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace(path, packed)
 
 
 def _what_to_put_where(folder: Path, missing: Sequence[RemoteFile], reasons: Sequence[str]) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -15,6 +13,7 @@ from torch import Tensor
 from squircuit import storage
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.models import SquaredCircuit
+from squircuit.storage.atomic import replace
 from squircuit.training.config import TrainingConfig
 from squircuit.training.history import Epoch, History
 from squircuit.training.sources import Data
@@ -45,7 +44,7 @@ class RunFolder:
         """Write the first checkpoint, then what the run is of, which makes the folder one of a run."""
         self.path.mkdir(parents=True, exist_ok=True)
         first_checkpoint()
-        write_text(self.path / "config.json", json.dumps(identity, indent=2) + "\n")
+        replace(self.path / "config.json", (json.dumps(identity, indent=2) + "\n").encode())
 
     def require_same(self, identity: Mapping[str, Any]) -> None:
         """Refuse to go on with a run of another configuration, model or data."""
@@ -84,7 +83,8 @@ class RunFolder:
 
     def write_history(self, rows: Sequence[Epoch]) -> None:
         """One JSON object a line for each epoch."""
-        write_text(self.path / "history.jsonl", "".join(json.dumps(row.to_dict()) + "\n" for row in rows))
+        lines = "".join(json.dumps(row.to_dict()) + "\n" for row in rows)
+        replace(self.path / "history.jsonl", lines.encode())
 
     def history(self) -> History:
         """What `write_history` wrote last; the best epoch is the first of the lowest validation loss."""
@@ -113,15 +113,3 @@ def identity(model: SquaredCircuit, config: TrainingConfig, data: Data) -> dict[
     structure = hashlib.sha256(f"{model.structure.to_json()} {precision}".encode()).hexdigest()
     valid = None if data.valid is None else data.valid.fingerprint()
     return {"config": config.to_dict(), "model": structure, "train": data.train.fingerprint(), "valid": valid}
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file: it is there as a whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

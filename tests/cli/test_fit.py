@@ -124,3 +124,25 @@ def test_the_history_of_a_run_can_be_read_while_it_lasts(people, tmp_path):
     expected = sq.load(tmp_path / "m").notes["history"]
     assert json.loads(json.dumps([row.to_dict() for row in found.rows])) == expected["rows"]
     assert (found.unit, found.best_epoch) == (expected["unit"], expected["best_epoch"])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_stream_trains_on_every_row_as_the_library_does(asked, tmp_path, monkeypatch):
+    file = tmp_path / "points.npy"
+    np.save(file, np.random.default_rng(0).normal(size=(600, 2)))
+    monkeypatch.setattr("squircuit.cli.reading.SAMPLE", 100)
+    monkeypatch.setattr("squircuit.cli.reading.LARGE", 2**31 if asked else 1000)
+    words = ("fit", file, "--out", tmp_path / "m", "--batch", 64, "--units", 2, "--set", "roots=1", *QUICK)
+    done = call(*words, *(["--stream"] if asked else []))
+    assert done.stdout.splitlines()[0] == f"{file}: 100 rows looked at, all streamed"
+    schema = sq.data.scan(file)
+    sample, missing = next(iter(sq.data.Batches(file, 100, like=schema)))
+    expected = sq.model_for(sq.data.Table(sample, missing, schema, "", (2,)), units=2, roots=1)
+    sq.fit(expected, sq.data.Batches(file, 64, like=schema), epochs=2, progress=False)
+    x = torch.from_numpy(sample)
+    assert torch.equal(sq.load(tmp_path / "m").log_prob(x), expected.log_prob(x))
+
+
+def test_a_table_of_texts_does_not_stream(people, tmp_path):
+    done = call("fit", people, "--out", tmp_path / "m", "--stream", code=2)
+    assert done.stderr.startswith(f"error: --stream: {people} is no file ending in .npy, .parquet, .pq. Fix:")

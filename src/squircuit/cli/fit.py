@@ -11,18 +11,20 @@ from squircuit import presets
 from squircuit.cli.arguments import DataName, Device, Json, chosen_device, pairs
 from squircuit.cli.options import Options, options
 from squircuit.cli.program import INTERRUPTED
-from squircuit.cli.reading import described, open_data, part_rows
+from squircuit.cli.reading import described, is_streamed, open_data, part_rows, sample_of
 from squircuit.cli.report import Report, plain
 from squircuit.cli.scoring import score, score_text
 from squircuit.cli.writing import require_place
-from squircuit.data import Dataset, Schema, Table, read
+from squircuit.data import Batches, Dataset, Schema, Table, read
 from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit, model_for
-from squircuit.training import History
+from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
 from squircuit.training.history import in_words, log_z_text, loss_text
 
 FAILED = 1
+BATCH = 256
+"""Rows in a step of a stream, where none are given."""
 
 
 def fit(
@@ -51,6 +53,10 @@ def fit(
         list[str] | None,
         typer.Option(metavar="NAME=TYPE", help="Type of a column: count, continuous, periodic:360, drop, …"),
     ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="Read .npy or Parquet batch by batch; large files always are."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model on a data set or a file, and save it.
@@ -71,12 +77,14 @@ def fit(
     require_place(out)
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
-    source = open_data(data, pairs(columns or [], "--columns"))
+    wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)
+    source = sample_of(data, wishes) if streamed else open_data(data, wishes)
     held = None if valid is None else read(valid, like=_schema(source))
-    report.say(f"{_name(source)}\n{described(_schema(source))}")
+    report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
     model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
     report.say(f"model  {model}")
-    history = train(model, source, held, chosen.training, run=run, resume=resume)
+    rows = _batches(data, source, chosen.training) if streamed else source
+    history = train(model, rows, held, chosen.training, run=run, resume=resume)
     result = _result(model, data, source, history)
     if history.best_epoch:
         model.save(out, _notes(context, data, chosen, history, result))
@@ -84,6 +92,12 @@ def fit(
     report.say(_in_words(result))
     report.end(result)
     raise typer.Exit(_code(history, run))
+
+
+def _batches(path: str, sample: Dataset | Table, training: TrainingConfig) -> Batches:
+    """All rows of a file as a stream."""
+    batch = BATCH if training.batch == "auto" else int(training.batch)
+    return Batches(path, batch, seed=training.seed, like=_schema(sample))
 
 
 def _schema(source: Dataset | Table) -> Schema:

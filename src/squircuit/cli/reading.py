@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit import data
-from squircuit.data import Column, Dataset, Schema, Table
+from squircuit.data import Batches, Column, Dataset, Schema, Table
 from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
@@ -19,6 +19,11 @@ from squircuit.models import SquaredCircuit, load
 BEST = "best.safetensors"
 """The file of a run's folder that holds its model."""
 PARTS = ("train", "valid", "test")
+STREAMED = (".npy", ".parquet", ".pq")
+LARGE = 2**31
+"""Bytes of a file that is streamed unasked."""
+SAMPLE = 20_000
+"""Rows of a stream from which the structure of its model is made."""
 MOST_LINES = 24
 """Columns that are listed one by one."""
 
@@ -57,6 +62,24 @@ def open_data(name: str, columns: dict[str, str] | None = None) -> Dataset | Tab
         return data.load(name)
     _require_path(name)
     return data.read(name, columns)
+
+
+def is_streamed(name: str, wished: bool) -> bool:
+    """The file is read batch by batch: it is wished, or the file is large."""
+    path = Path(name)
+    can = path.is_file() and path.suffix in STREAMED
+    if wished and not can:
+        raise ParameterError(
+            f"--stream: {name} is no file ending in {', '.join(STREAMED)}. Fix: convert it, or leave it out."
+        )
+    return can and (wished or path.stat().st_size > LARGE)
+
+
+def sample_of(name: str, columns: dict[str, str] | None = None) -> Table:
+    """Some rows of a file, drawn from all of it, with the types of all of its rows."""
+    schema = data.scan(name, columns)
+    rows, missing = next(iter(Batches(name, batch=SAMPLE, like=schema)))
+    return Table(rows, missing, schema, name, (rows.shape[1],))
 
 
 def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -112,7 +112,7 @@ def model_for(
     roots: int | None = None,
     size: int | None = None,
     product: Product = "kronecker",
-    tie: Tie = None,
+    tie: Tie | Literal["auto"] = "auto",
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
 ) -> SquaredCircuit:
@@ -122,7 +122,9 @@ def model_for(
     :func:`squircuit.data.load`, folders of images, arrays (n, H, W) and (n, H, W, C).
 
     Args:
-        data, units, roots, size, product, tie, seed, dtype: as for :func:`table_model`.
+        data, units, roots, size, product, seed, dtype: as for :func:`table_model`.
+        tie: as for :func:`squircuit.build`; "auto" shares one input matrix among all pixels of images, which
+            fit better so (docs/models.md), and ties nothing in tables.
 
     Example:
         >>> import numpy as np
@@ -132,7 +134,9 @@ def model_for(
         SquaredCircuit(unitary, 3 variables, ... parameters)
     """
     observed = observe(data)
-    if len(observed.shape) < 2:
+    is_image = len(observed.shape) > 1
+    tie = ("inputs" if is_image else None) if tie == "auto" else tie
+    if not is_image:
         return table_model(observed, units, roots, size, product=product, tie=tie, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
     families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)

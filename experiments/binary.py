@@ -15,6 +15,7 @@ import torch
 
 import squircuit as sq
 from record import Row, arguments_of, parameters, write
+from record import run as as_program
 
 HCLT = {"nltcs": -6.00, "plants": -14.26, "baudio": -39.77, "dna": -79.05}
 MPS = {"nltcs": -6.01, "plants": -13.91, "baudio": -42.10, "dna": -79.98}
@@ -71,4 +72,4 @@ def main(arguments: list[str] | None = None) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main()
+    as_program(main)

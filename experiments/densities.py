@@ -23,6 +23,7 @@ from scipy.special import ive
 
 import squircuit as sq
 from record import Row, arguments_of, parameters, save_figure, write
+from record import run as as_program
 from squircuit.circuits.build import Product
 
 NOISE, BATCH = 0.1, 1024
@@ -218,4 +219,4 @@ def main(arguments: list[str] | None = None) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main()
+    as_program(main)

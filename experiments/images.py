@@ -18,6 +18,7 @@ import torch
 
 import squircuit as sq
 from record import Row, arguments_of, parameters, write
+from record import run as as_program
 from squircuit.circuits.build import Product
 
 PUBLISHED = {
@@ -115,4 +116,4 @@ def main(arguments: list[str] | None = None) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main()
+    as_program(main)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 import squircuit as sq
 from record import Row, arguments_of, parameters, save_figure, write
+from record import run as as_program
 from squircuit.optim.gram import project
 
 Step = Callable[[torch.nn.Module], torch.optim.Optimizer]
@@ -120,4 +121,4 @@ def main(arguments: list[str] | None = None) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main()
+    as_program(main)

@@ -8,7 +8,8 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,11 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
+from squircuit.storage.atomic import replace
+
 HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" if HERE.name == "experiments" else Path("results")
+"""Of a checkout, or in the present folder where squircuit is installed."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,7 @@ def write(rows: Iterable[Row], out: Path) -> Path:
     path = out / f"{rows[0].experiment}.jsonl"
     where = {"command": command(), "commit": commit(), "machine": machine()}
     lines = [json.dumps(flat(row) | where) for row in rows]
-    temporary = path.with_suffix(".partial")
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    replace(path, ("\n".join(lines) + "\n").encode())
     return path
 
 
@@ -66,7 +69,7 @@ def flat(row: Row) -> dict[str, Any]:
     return {**{k: v for k, v in found.items() if k != "scores"}, **found["scores"]}
 
 
-def read(name: str, folder: Path = HERE / "results") -> list[dict[str, Any]]:
+def read(name: str, folder: Path = RESULTS) -> list[dict[str, Any]]:
     """The rows of an experiment that was run."""
     path = folder / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -75,8 +78,21 @@ def read(name: str, folder: Path = HERE / "results") -> list[dict[str, Any]]:
 def arguments_of(words: str | None) -> argparse.ArgumentParser:
     """The options that all experiments have."""
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of rows and figures")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of rows and figures")
+    parser.add_argument(
+        "--json", action="store_true", help="the rows on standard output, all else on standard error"
+    )
     return parser
+
+
+def run(main: Callable[[], list[Row]]) -> None:
+    """An experiment as a program; with --json its rows are one document on standard output."""
+    if "--json" not in sys.argv:
+        main()
+        return
+    with redirect_stdout(sys.stderr):
+        rows = main()
+    print(json.dumps({"rows": [flat(row) for row in rows]}))
 
 
 def save_figure(figure: Figure, path: Path, dpi: int = 80) -> None:
@@ -95,6 +111,7 @@ def parameters(model: torch.nn.Module) -> int:
 def command() -> str:
     """What to type to get the rows again; where files lie on this machine does not matter."""
     words, name = sys.argv[1:], Path(sys.argv[0]).stem
+    words = [word for word in words if word != "--json"]
     for option in ("--folder", "--out"):
         if option in words:
             place = words.index(option)

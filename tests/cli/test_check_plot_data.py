@@ -1,5 +1,6 @@
 """`check`, `plot`, `data` and `bench`."""
 
+import json
 import math
 import re
 
@@ -129,3 +130,36 @@ def test_reproduce_passes_its_arguments_on(tmp_path, capfd):
     call("reproduce", "marginals", "--sides", "4", "--units", "2", "--repeats", "1", "--out", tmp_path)
     assert "4×4, 4 columns missing: 0 of 5 layers mixed" in capfd.readouterr().out
     assert (tmp_path / "marginals.jsonl").exists()
+
+
+def test_reproduce_and_bench_print_one_document_when_asked(tmp_path, capfd):
+    call(
+        "reproduce",
+        "marginals",
+        "--sides",
+        "4",
+        "--units",
+        "2",
+        "--repeats",
+        "1",
+        "--out",
+        tmp_path,
+        "--json",
+    )
+    rows = json.loads(capfd.readouterr().out)["rows"]
+    assert [row["options"]["mixed"] for row in rows if row["options"]["width"] == 4] == [0]
+    small = (
+        "--units",
+        "2",
+        "--side",
+        "4",
+        "--batch",
+        "4",
+        "--repeats",
+        "1",
+        "--warm-up",
+        "1",
+        "--one-process",
+    )
+    done = call("bench", "--json", *small, "--device", "cpu")
+    assert json.loads(done.stdout)["rows"][0]["peer"] == "ours"

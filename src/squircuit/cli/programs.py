@@ -6,11 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import typer
-
 import squircuit
 from squircuit.errors import FormatError, ParameterError, suggestion
 
+STANDARD_ERROR = 2
 PACKAGE = Path(squircuit.__file__).resolve().parent
 
 
@@ -22,10 +21,10 @@ def folder(name: str) -> Path:
     raise FormatError(f"there is no folder {PACKAGE / f'_{name}'}. Fix: install squircuit again.")
 
 
-def run(program: Path, arguments: list[str]) -> None:
-    """Run a program in a process of its own, and end with its exit code."""
+def run(program: Path, arguments: list[str], *, words_aside: bool = False) -> int:
+    """The exit code of a program in a process of its own; its words may go to standard error."""
     command = [sys.executable, str(program), *arguments]
-    raise typer.Exit(subprocess.run(command, check=False).returncode)
+    return subprocess.run(command, check=False, stdout=STANDARD_ERROR if words_aside else None).returncode
 
 
 def nearest(name: str, known: list[str]) -> ParameterError:

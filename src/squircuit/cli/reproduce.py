@@ -22,6 +22,7 @@ def reproduce(
     Examples:
 
     - squircuit reproduce densities
+    - squircuit reproduce marginals --sides 8 16 --json
     - squircuit reproduce images --data mnist --kind unitary --units 4 6 8 --seeds 0 1 2
     """
     known = {
@@ -33,7 +34,7 @@ def reproduce(
         return
     if name not in known:
         raise nearest(name, list(known))
-    run(known[name], context.args)
+    raise typer.Exit(run(known[name], context.args))
 
 
 def _first_line(source: str) -> str:

@@ -84,6 +84,24 @@ def test_the_parts_of_a_quad_tree_block_are_in_row_by_row_order(height, width):
             assert corners == sorted(corners)
 
 
+@given(sides, sides)
+def test_a_quad_tree_in_halves_has_the_regions_of_one_in_quarters_and_halves_of_them(height, width):
+    graph = quad_tree((height, width), parts=2)
+    assert_is_a_tree_with_one_leaf_each(graph, height * width)
+    assert set(graph.arity_counts()) <= {2}
+    whole, halved = ({region.scope for region in each.regions} for each in (quad_tree((height, width)), graph))
+    assert whole <= halved
+    for region in graph.regions:
+        rectangle(region.scope, width)
+        for partition in region.partitions:
+            corners = [rectangle(graph.regions[child].scope, width)[:2] for child in partition]
+            assert corners == sorted(corners)
+
+
+def test_a_quad_tree_in_halves_joins_channels_one_after_the_other():
+    assert quad_tree((1, 2, 3), parts=2).arity_counts() == {2: 5}
+
+
 def test_patch_splits_of_28_by_28_have_six_leaves_for_each_pixel():
     graph = patch_splits((28, 28))
     assert leaves_per_variable(graph) == dict.fromkeys(range(784), 6)
@@ -188,6 +206,7 @@ def test_repetitions_differ_from_each_other():
 
 REFUSED = {
     "quad_tree: shape must be two positive integers, got (0, 3)": lambda: quad_tree((0, 3)),
+    "quad_tree: parts must be 2 or 4, got 3": lambda: quad_tree((4, 4), parts=3),
     "quad_tree: shape must be two positive integers, got (3,)": lambda: quad_tree((3,)),
     "quad_tree: shape must be two positive integers, got (2.0, 2)": lambda: quad_tree((2.0, 2)),
     "quad_tree: shape must be two positive integers, got 28": lambda: quad_tree(28),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from typing import Literal
 
 from squircuit.errors import ParameterError
 from squircuit.regions._arguments import is_integer
@@ -15,7 +17,7 @@ Grid = Sequence[Sequence[int]]
 CHANNELS = 4  # a split into more parts would have too many products
 
 
-def quad_tree(shape: tuple[int, ...]) -> RegionGraph:
+def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4) -> RegionGraph:
     """Merge 2×2 blocks of pixels, then 2×2 blocks of these, up to the whole image.
 
     This is the structured-decomposable graph of the paper's image experiments (appendix "Image
@@ -26,6 +28,9 @@ def quad_tree(shape: tuple[int, ...]) -> RegionGraph:
         shape: height and width of the image. Pixel (i, j) is variable i · width + j, and the parts of
             a block are in the same row-by-row order. A third number C ≤ 4 is that of the channels: the
             variables (i · width + j) · C, … + C − 1 of a pixel are joined before pixels are.
+        parts: 4 merges the blocks at once, 2 in two steps: left with right, then above with below. A
+            Kronecker layer has K^(parts + 1) weights, so that halves allow many more units: K = 64 costs
+            about what K = 16 does with quarters.
 
     Example:
         >>> quad_tree((28, 28))
@@ -34,10 +39,15 @@ def quad_tree(shape: tuple[int, ...]) -> RegionGraph:
         {2: 2, 4: 1}
         >>> quad_tree((2, 2, 3)).arity_counts()
         {3: 4, 4: 1}
+        >>> quad_tree((28, 28), parts=2)
+        RegionGraph(784 variables, 1567 regions, depth 10)
     """
-    builder = Builder()
     sides, channels = _sides_and_channels(shape)
-    _merge(builder, [[_pixel(builder, n, channels) for n in row] for row in pixel_grid("quad_tree", sides)])
+    if parts not in (2, 4):
+        raise ParameterError(f"quad_tree: parts must be 2 or 4, got {parts!r}")
+    builder = Builder()
+    grid = pixel_grid("quad_tree", sides)
+    _merge(builder, [[_pixel(builder, n, channels, parts) for n in row] for row in grid], parts)
     return builder.finish()
 
 
@@ -52,9 +62,11 @@ def _sides_and_channels(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     return tuple(sides), int(channels)
 
 
-def _pixel(builder: Builder, number: int, channels: int) -> int:
-    """A leaf, or the channels of a pixel joined."""
+def _pixel(builder: Builder, number: int, channels: int, parts: int) -> int:
+    """A leaf, or the channels of a pixel joined, all at once or one after the other."""
     leaves = [builder.leaf(number * channels + channel) for channel in range(channels)]
+    if parts == 2:
+        return reduce(lambda joined, leaf: builder.split([joined, leaf]), leaves)
     return leaves[0] if channels == 1 else builder.split(leaves)
 
 
@@ -76,21 +88,27 @@ def add_quad_tree(builder: Builder, variables: Grid) -> int:
     return _merge(builder, [[builder.leaf(variable) for variable in row] for row in variables])
 
 
-def _merge(builder: Builder, grid: Grid) -> int:
+def _merge(builder: Builder, grid: Grid, parts: int = 4) -> int:
     """Merge a grid of regions up to one."""
+    blocks = [(2, 2)] if parts == 4 else [(1, 2), (2, 1)]
     while len(grid) > 1 or len(grid[0]) > 1:
-        grid = _merge_blocks(builder, grid)
+        for height, width in blocks:
+            grid = _merge_blocks(builder, grid, height, width)
     return grid[0][0]
 
 
-def _merge_blocks(builder: Builder, grid: Grid) -> Grid:
-    """The grid of half the height and width, rounded up."""
-    tops, lefts = range(0, len(grid), 2), range(0, len(grid[0]), 2)
-    return [[_merge_block(builder, grid, top, left) for left in lefts] for top in tops]
+def _merge_blocks(builder: Builder, grid: Grid, height: int, width: int) -> Grid:
+    """The grid of blocks of that height and width; the last ones may be smaller."""
+    tops, lefts = range(0, len(grid), height), range(0, len(grid[0]), width)
+    return [
+        [_join(builder, [row[left : left + width] for row in grid[top : top + height]]) for left in lefts]
+        for top in tops
+    ]
 
 
-def _merge_block(builder: Builder, grid: Grid, top: int, left: int) -> int:
-    parts = [index for row in grid[top : top + 2] for index in row[left : left + 2]]
+def _join(builder: Builder, block: Grid) -> int:
+    """One region of the parts of a block; a single part is passed on."""
+    parts = [index for row in block for index in row]
     return builder.split(parts) if len(parts) > 1 else parts[0]
 
 

@@ -9,8 +9,9 @@ import squircuit as sq
 from squircuit.execution import planar, weighted_product
 from squircuit.execution.graph import CapturedStep
 from squircuit.execution.inputs import lookup
-from squircuit.execution.kernels import entrywise, hermitian, products, rows
+from squircuit.execution.kernels import entrywise, hermitian, pairs, products, rows
 from squircuit.execution.partition import entrywise_gradients
+from squircuit.execution.precision import tf32
 from squircuit.execution.scaled import normalise
 from squircuit.optim import Polar
 from squircuit.optim.gram import Grams
@@ -58,6 +59,61 @@ def test_the_kernels_of_products_agree_with_plain_torch(kind, count, batch):
         weighted_product.product_gradients(kind, factors, gradient, expected)
         products.gradients(kind, on_gpu, gradient.cuda(), found)
         assert all(close(a, b) for a, b in zip(found, expected, strict=True))
+
+
+PAIRS = [
+    (3, 3, 32, 5, 7, 33),
+    (5, 1, 40, 33, 6, 20),
+    (2, 2, 64, 64, 64, 256),
+    (2, 1, 128, 70, 128, 130),
+    (1, 1, 33, 2, 1, 1),
+]
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", PAIRS)
+def test_the_kernels_of_weighted_pairs_agree_with_plain_torch_up_to_tf32(shape):
+    folds, stacks, units, height, width, batch = shape
+    weight, gradient = torch.randn(stacks, units, 2 * height * width), torch.randn(folds, units, 2, batch)
+    factors = [torch.randn(folds, n, 2, batch) for n in (height, width)]
+    expected, saved = weighted_product.forward("kronecker", weight, factors, keep=True)
+    targets, total = [torch.empty_like(f) for f in factors], torch.empty_like(weight)
+    weighted_product.backward("kronecker", weight, saved, gradient, targets, total, fresh=True)
+    on_gpu, there = [f.cuda() for f in factors], weight.cuda()
+    with tf32(True):
+        assert pairs.usable(there, on_gpu)
+        found, saved = weighted_product.forward("kronecker", there, on_gpu, keep=True)
+        assert saved.is_fused
+        found_targets, found_total = [torch.empty_like(f) for f in on_gpu], torch.ones_like(there)
+        for fresh in (True, False):  # written, then added: twice the gradient
+            arguments = (gradient.cuda(), found_targets, found_total, fresh)
+            weighted_product.backward("kronecker", there, saved, *arguments)
+    assert close(found, expected, 3e-3)
+    assert all(close(a, b, 3e-3) for a, b in zip(found_targets, targets, strict=True))
+    assert close(found_total, 2 * total, 3e-3)
+
+
+@needs_gpu
+@pytest.mark.parametrize("tie", [None, 2])
+def test_the_gradient_of_a_circuit_in_halves_is_that_in_double_precision_up_to_tf32(tie):
+    graph = sq.regions.quad_tree((6, 5), parts=2)
+    model = sq.SquaredCircuit(sq.build(graph, sq.Categorical(64), 40, roots=3, tie=tie))
+    x, gradients = torch.randint(64, (33, 30)), []
+    for dtype, device in ((torch.float64, "cpu"), (torch.float32, "cuda")):
+        moved = sq.SquaredCircuit(model.circuit()).to(device, dtype)
+        moved.log_density(x.to(device)).mean().backward()
+        gradients.append([p.grad.cpu() for p in moved.parameters()])
+    assert all((a - b).norm() <= 5e-3 * a.norm() for a, b in zip(*gradients, strict=True))
+
+
+@needs_gpu
+def test_evaluation_without_gradients_uses_neither_fused_kernels_nor_tf32():
+    model = sq.SquaredCircuit(sq.build(sq.regions.quad_tree((6, 5), parts=2), sq.Categorical(64), 40))
+    x = torch.randint(64, (20, 30))
+    with torch.no_grad():
+        expected = sq.SquaredCircuit(model.circuit()).double().log_prob(x)
+        found = model.cuda().log_prob(x.cuda()).cpu()
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
 @needs_gpu

@@ -89,7 +89,9 @@ def test_a_quad_tree_in_halves_has_the_regions_of_one_in_quarters_and_halves_of_
     graph = quad_tree((height, width), parts=2)
     assert_is_a_tree_with_one_leaf_each(graph, height * width)
     assert set(graph.arity_counts()) <= {2}
-    whole, halved = ({region.scope for region in each.regions} for each in (quad_tree((height, width)), graph))
+    whole, halved = (
+        {region.scope for region in each.regions} for each in (quad_tree((height, width)), graph)
+    )
     assert whole <= halved
     for region in graph.regions:
         rectangle(region.scope, width)

@@ -54,8 +54,7 @@ class Network:
         """
         # torch's own flag for this, needs_input_grad, is set without gradients, too
         trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
-        fast = self.tf32 and trains
-        return _Run.apply(self, fast, len(inputs), *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        return _Run.apply(self, trains, len(inputs), *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
 
     def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
         """Scattered places as a tensor, made once for each device."""
@@ -119,6 +118,7 @@ class Network:
 class _State:
     """Values, scales and what the backward pass needs, of one run."""
 
+    trains: bool = False  # there will be a backward pass
     values: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, K, 2, B)
     scales: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, B)
     inverse_norms: dict[Group, Tensor] = field(default_factory=dict)
@@ -141,17 +141,18 @@ def _count_reads(plan: Plan) -> dict[int, list[int]]:
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, network: Network, fast: bool, count: int, *tensors: Tensor
+        ctx: Any, network: Network, trains: bool, count: int, *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        with tf32(fast):
-            return _Run._forward(ctx, network, count, tensors)
+        with tf32(network.tf32 and trains):
+            return _Run._forward(ctx, network, trains, count, tensors)
 
     @staticmethod
     def _forward(
-        ctx: Any, network: Network, count: int, tensors: tuple[Tensor, ...]
+        ctx: Any, network: Network, trains: bool, count: int, tensors: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         inputs, weights = tensors[:count], tensors[count:]
         state = _pools(network.plan, inputs[0])
+        state.trains = trains
         pending = list(inputs)
         for group in network.plan.groups:
             scales: list[Tensor] = []
@@ -225,7 +226,8 @@ def _sum(
     outs, scales = [], []
     for branch in group.branches:
         factors, each = _read(network, state, branch)
-        out, state.saved[branch] = weighted_product.forward(branch.kind, _columns(weight, branch), factors)
+        part = _columns(weight, branch)
+        out, state.saved[branch] = weighted_product.forward(branch.kind, part, factors, state.trains)
         outs.append(out)
         scales.append(each)
     if len(outs) == 1:

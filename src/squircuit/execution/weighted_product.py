@@ -3,7 +3,7 @@
 A Kronecker vector of K^N entries is never formed. With a = ℓ₁ ⊗ … ⊗ ℓ_h of I entries and b the product of the
 others of J entries, T = W b is one batched matrix product (K·I)×J by J×B, and out_k = Σ_i T_ki a_i. Backward
 there are two products of the same shape, ∂W = P E(b)ᵀ and ∂b = W† P with P_ki = g_k a_i*. Hadamard products
-and single inputs are the case without a.
+and single inputs are the case without a. Where kernels can (``kernels.pairs``), T and P stay in registers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution import planar
-from squircuit.execution.kernels import products, rows
+from squircuit.execution.kernels import pairs, products, rows
 
 CHUNK = 1 << 20  # numbers of T and b that a CPU handles at a time
 COPIES = 1 << 26  # numbers of the gradients of a tied weight that a GPU holds before they are summed
@@ -28,7 +28,8 @@ class Saved:
     """What the backward pass of one weighted product needs; products of factors are made again there."""
 
     factors: list[Tensor]
-    product: Tensor | None  # T, (F, K, I, 2, B), where it is kept
+    product: Tensor | None = None  # T, (F, K, I, 2, B), where it is kept
+    is_fused: bool = False  # T was never written, and will not be
 
 
 def split_point(kind: str, count: int) -> int:
@@ -42,26 +43,29 @@ def split_point(kind: str, count: int) -> int:
     return count // 2 if kind == "kronecker" else 0
 
 
-def forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, Saved]:
+def forward(kind: str, weight: Tensor, factors: list[Tensor], keep: bool) -> tuple[Tensor, Saved]:
     """W times the product of the factors.
 
     Args:
         kind: "kronecker", "hadamard" or "linear".
         weight: (F or 1, K, 2·∏K_i) pairs, or (F or 1, K, ∏K_i) real.
         factors: (F, K_i, 2 or 1, B) each.
+        keep: there will be a backward pass.
 
     Returns:
         (F, K, 2 or 1, B), and what the backward pass needs.
     """
+    if keep and split_point(kind, len(factors)) and pairs.usable(weight, factors):
+        return pairs.product(weight, *_sides(kind, factors)), Saved(factors, is_fused=True)
     chunks = _chunks(kind, weight, factors)
     if len(chunks) == 1:
         out, product = _forward(kind, weight, factors)
-        return out, Saved(factors, product if weight.is_cuda else None)
+        return out, Saved(factors, product if keep and weight.is_cuda else None)
     folds, _, count, batch = factors[0].shape
     out = weight.new_empty(folds, weight.shape[1], count, batch)
     for part in chunks:
         out[part] = _forward(kind, _some(weight, part), [factor[part] for factor in factors])[0]
-    return out, Saved(factors, None)
+    return out, Saved(factors)
 
 
 def _forward(kind: str, weight: Tensor, factors: list[Tensor]) -> tuple[Tensor, Tensor | None]:
@@ -98,6 +102,9 @@ def backward(
         targets: where the gradients of the factors are written.
         total: where that of the weight is written, or added unless ``fresh``.
     """
+    if saved.is_fused:
+        _fused_backward(kind, weight, saved.factors, gradient, targets, total, fresh)
+        return
     for part in _chunks(kind, weight, saved.factors):
         some = Saved([factor[part] for factor in saved.factors], saved.product)
         into = [target[part] for target in targets]
@@ -128,6 +135,29 @@ def _backward(
     _accumulate(total.view_as(shaped), outer, _expanded(kind, saved.factors[half:]), fresh)
     right_gradient = _matmul(shaped.mT, outer)
     product_gradients(kind, saved.factors[half:], right_gradient, targets[half:])
+
+
+def _fused_backward(
+    kind: str,
+    weight: Tensor,
+    factors: list[Tensor],
+    gradient: Tensor,
+    targets: list[Tensor],
+    total: Tensor,
+    fresh: bool,
+) -> None:
+    half = split_point(kind, len(factors))
+    left, right = _sides(kind, factors)
+    of_left, of_right = pairs.factor_gradients(weight, left, right, gradient)
+    product_gradients(kind, factors[:half], of_left, targets[:half])
+    product_gradients(kind, factors[half:], of_right, targets[half:])
+    pairs.weight_gradient(left, right, gradient, total, fresh)
+
+
+def _sides(kind: str, factors: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """a and b: (F, I, 2, B), (F, J, 2, B)."""
+    half = split_point(kind, len(factors))
+    return _product(kind, factors[:half]), _product(kind, factors[half:])
 
 
 def _chunks(kind: str, weight: Tensor, factors: list[Tensor]) -> list[slice]:

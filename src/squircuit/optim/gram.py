@@ -17,6 +17,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from squircuit.execution.kernels import hermitian
+
 CHUNK = 1 << 17  # numbers of X that a CPU handles at a time
 STEPS = 5  # of Newton–Schulz: quadratic, from a distance of 0.25 to rounding
 
@@ -106,7 +108,7 @@ def double(value: Tensor) -> Tensor:
 def _three(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """All blocks of Z Zᴴ with Z = [X; M]."""
     z, rows = torch.cat([x, m], dim=1), x.shape[1]
-    whole = z @ z.conj().resolve_conj().mT
+    whole = hermitian.product(z, z) if hermitian.usable(z, z) else z @ z.conj().resolve_conj().mT
     return whole[:, :rows, :rows], whole[:, :rows, rows:], whole[:, rows:, rows:]
 
 

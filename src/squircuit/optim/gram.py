@@ -17,8 +17,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels import hermitian
-
 CHUNK = 1 << 17  # numbers of X that a CPU handles at a time
 STEPS = 5  # of Newton–Schulz: quadratic, from a distance of 0.25 to rounding
 
@@ -108,7 +106,7 @@ def double(value: Tensor) -> Tensor:
 def _three(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """All blocks of Z Zᴴ with Z = [X; M]."""
     z, rows = torch.cat([x, m], dim=1), x.shape[1]
-    whole = hermitian.product(z, z) if hermitian.usable(z, z) else z @ z.conj().resolve_conj().mT
+    whole = z @ z.conj().resolve_conj().mT
     return whole[:, :rows, :rows], whole[:, :rows, rows:], whole[:, rows:, rows:]
 
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
-from PIL import Image
 
 from squircuit.storage.atomic import replace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" if HERE.name == "experiments" else Path("results")
@@ -53,14 +54,20 @@ class Row:
 
 
 def write(rows: Iterable[Row], out: Path) -> Path:
-    """Write the rows of one run of an experiment to ``out``/experiment.jsonl, replacing an earlier run's."""
+    """Write rows to ``out``/experiment.jsonl, in place of earlier ones of the same data, model and seed."""
     rows = list(rows)
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{rows[0].experiment}.jsonl"
     where = {"command": command(), "commit": commit(), "machine": machine()}
-    lines = [json.dumps(flat(row) | where) for row in rows]
+    new = {_key(row): row | where for row in map(flat, rows)}
+    old = [row for row in (read(path.stem, out) if path.exists() else []) if _key(row) not in new]
+    lines = [json.dumps(row) for row in (*old, *new.values())]
     replace(path, ("\n".join(lines) + "\n").encode())
     return path
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["data"], row["model"], row["seed"]
 
 
 def flat(row: Row) -> dict[str, Any]:
@@ -97,6 +104,8 @@ def run(main: Callable[[], list[Row]]) -> None:
 
 def save_figure(figure: Figure, path: Path, dpi: int = 80) -> None:
     """As a PNG of few colours, which is small."""
+    from PIL import Image  # comes with the plots; rows can be made without
+
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=dpi)
     path.parent.mkdir(parents=True, exist_ok=True)

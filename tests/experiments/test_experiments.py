@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import best
 import densities
 import images
 import marginals
@@ -113,3 +114,23 @@ def test_the_command_of_a_row_does_not_say_where_files_lie(monkeypatch):
         "sys.argv", ["binary.py", "--data", "nltcs", "--folder", "here", "--out", "there", "--seeds", "1"]
     )
     assert record.command() == "squircuit reproduce binary --data nltcs --seeds 1"
+
+
+def test_a_preset_is_trained_and_scored_on_test_rows(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    digits = sq.data.load("digits")
+    monkeypatch.setattr(best.sq.data, "load", lambda name, folder: digits)
+    (row,) = best.main(["--data", "mnist", "--preset", "small", "--epochs", "1", "--out", str(tmp_path)])
+    assert row.options["units"] == 4
+    assert 0 < row.scores["test_bpd"] < np.log2(17)
+    assert abs(row.scores["log_z"]) < 1e-4
+
+
+def test_rows_of_the_same_data_model_and_seed_are_replaced_and_others_kept(tmp_path):
+    def row(data, seed, score):
+        return record.Row("name", data, "model", 1, seed, {"test_bpd": score}, 0.1)
+
+    record.write([row("a", 0, 1.0), row("b", 0, 2.0)], tmp_path)
+    record.write([row("b", 0, 3.0), row("b", 1, 4.0)], tmp_path)
+    found = [(r["data"], r["seed"], r["test_bpd"]) for r in record.read("name", tmp_path)]
+    assert found == [("a", 0, 1.0), ("b", 0, 3.0), ("b", 1, 4.0)]

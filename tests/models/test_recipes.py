@@ -142,17 +142,26 @@ def images(*shape):
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 2, 3)])
-def test_arrays_of_images_get_a_quad_tree(shape):
-    model = sq.model_for(images(*shape))
+@pytest.mark.parametrize("parts", [2, 4])
+def test_arrays_of_images_get_a_quad_tree_in_halves_unless_quarters_are_wanted(shape, parts):
+    model = sq.model_for(images(*shape), **({} if parts == 2 else {"parts": parts}))
     scopes = {frozenset(layer.scope) for layer in model.structure.layers}
-    assert scopes == {region.scope for region in sq.regions.quad_tree(shape).regions}
+    assert scopes == {region.scope for region in sq.regions.quad_tree(shape, parts).regions}
     assert model.shape == shape
+    assert set(sq.image_model(shape, 2, 2, parts=parts).structure.to_json()) == set(model.structure.to_json())
+
+
+def test_images_get_the_most_units_with_no_more_parameters_than_cells():
+    few, many = (sq.model_for(RNG.integers(0, 256, size=(n, 4, 4)).astype(np.uint8)) for n in (1000, 40000))
+    assert [max(layer.units for layer in model.structure.inputs) for model in (few, many)] == [4, 16]
+    numbers = [model.structure.num_parameters() for model in (few, many)]
+    assert all(number <= 16 * rows for number, rows in zip(numbers, (1000, 40000), strict=True))
 
 
 def test_data_sets_get_the_model_of_their_kind():
     digits, points = sq.model_for(sq.data.load("digits")), sq.model_for(sq.data.load("spinner"))
     assert (digits.shape, points.shape) == ((8, 8), None)
-    assert max(layer.units for layer in digits.structure.layers if layer.kind == "input") == 4
+    assert max(layer.units for layer in digits.structure.layers if layer.kind == "input") == 8
     assert {type(layer.family) for layer in points.structure.inputs} == {sq.Fourier}
     assert digits.schema.columns == sq.data.load("digits").columns
 
@@ -174,6 +183,7 @@ def test_arrays_tensors_and_lists_make_the_same_model(rows):
         (lambda: sq.image_model((2, 2), units=0), sq.ParameterError, "units must be an integer"),
         (lambda: sq.image_model((2, 2), dtype=torch.float16), sq.ParameterError, "single or double"),
         (lambda: sq.image_model((2, 2), dtype="complex64"), sq.ParameterError, "single or double"),
+        (lambda: sq.model_for(images(4, 4), parts=3), sq.ParameterError, "parts must be 2 or 4, got 3"),
         (lambda: sq.model_for(images(3, 8, 8)), sq.ParameterError, "Fix: bring the axes into this order"),
         (lambda: sq.model_for("mnist"), sq.DataError, r"Fix: pass sq\.data\.load\(name\)"),
         (lambda: sq.model_for(None), sq.DataError, "Fix: pass"),

@@ -14,7 +14,7 @@ from squircuit.errors import ParameterError, suggestion
 from squircuit.training import TrainingConfig
 from squircuit.training.config import OTHER_NAMES, read_options
 
-MODEL = ("units", "roots", "product", "tie", "size")
+MODEL = ("units", "roots", "product", "tie", "size", "parts")
 """Options of :func:`squircuit.model_for`."""
 TRAINING = tuple(field.name for field in dataclasses.fields(TrainingConfig))
 TABLES = ("model", "training")
@@ -43,7 +43,7 @@ def options(
     Example:
         >>> chosen = options("mnist", "best", texts={"units": "8", "lr": "0.1"})
         >>> chosen.model, chosen.training.lr, chosen.training.average
-        ({'units': 8, 'roots': 32, 'tie': 1}, 0.1, 0.999)
+        ({'units': 8, 'roots': 32, 'tie': 2, 'parts': 2}, 0.1, 0.999)
         >>> options("mnist", texts={"epoch": "3"})
         Traceback (most recent call last):
         squircuit.errors.ParameterError: there is no option 'epoch'. Fix: did you mean 'epochs'? Known are ...

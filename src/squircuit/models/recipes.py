@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -18,10 +18,14 @@ from squircuit.models.squared_circuit import SquaredCircuit
 from squircuit.regions import RegionGraph, quad_tree
 from squircuit.regions.quad_tree import CHANNELS
 
+Parts: TypeAlias = Literal[2, 4]
+
 UNITS = (8, 4)
 """Where none are given: the first with no more real parameters than the data has cells, else the last."""
+IMAGE_UNITS = {2: (32, 16, 8, 4), 4: UNITS}
+"""The same for images, by the parts that a block is merged of."""
 FEW_ROWS = 2000
-"""With fewer it is the last of these in any case."""
+"""Tables with fewer get the last of these in any case."""
 FUNCTIONS = ((4000, 24), (FEW_ROWS, 16), (300, 12), (0, 8))
 """Of columns that are not discrete: for this many rows or more, how many functions."""
 ROOTS = 4
@@ -37,18 +41,21 @@ def image_model(
     tie: Tie = None,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
+    parts: Parts = 4,
 ) -> SquaredCircuit:
     """A unitary squared circuit over the pixels of an image, on a quad-tree.
 
     Args:
         shape: (H, W), or (H, W, C) with C ≤ 4 channels, which are joined before pixels are. A row of data is
             the image flattened: variable (i·W + j)·C + c.
-        units: K, or K by level as for :func:`squircuit.build`. A layer has K·K⁴ weights: 8 is much, 2 to 4
-            suit small data.
+        units: K, or K by level as for :func:`squircuit.build`. A layer has K·K⁴ weights, or K·K² with two
+            parts: 8 is much, or 64; 2 to 4, or 8, suit small data.
         levels: of a pixel, 0 to levels − 1.
         product, roots, tie: as for :func:`squircuit.build`.
         seed: of the initial weights.
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
+        parts: 4 merges blocks of 2×2 at once, as in the paper; 2 in halves, which fits better at the same
+            cost, with many more units.
 
     Example:
         >>> model = image_model((8, 8), units=4, levels=17)
@@ -57,7 +64,7 @@ def image_model(
     """
     sides = _image_shape(shape)
     _require_positive("levels", levels)
-    graph = quad_tree(sides)
+    graph = quad_tree(sides, parts)
     circuit = build(graph, Categorical(levels), units, product, roots, tie, is_complex=_is_complex(dtype))
     return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, levels)), sides)
 
@@ -102,7 +109,8 @@ def table_model(
     graph = observed.chow_liu() if regions is None else regions
     size = _functions(len(observed.rows)) if size is None else size
     families = observed.schema.families(size, continuous)
-    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype)
+    offered = UNITS if len(observed.rows) >= FEW_ROWS else UNITS[-1:]
+    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, offered)
     return _model(circuit, seed, dtype, observed.schema, None)
 
 
@@ -115,6 +123,7 @@ def model_for(
     tie: Tie | Literal["auto"] = "auto",
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
+    parts: Parts = 2,
 ) -> SquaredCircuit:
     """The model that suits the data: images get a quad-tree, all else a Chow–Liu tree.
 
@@ -125,6 +134,8 @@ def model_for(
         data, units, roots, size, product, seed, dtype: as for :func:`table_model`.
         tie: as for :func:`squircuit.build`; "auto" shares one input matrix among all pixels of images, which
             fit better so (docs/models.md), and ties nothing in tables.
+        parts: of images, as for :func:`image_model`. Their units are by default the most of 32, 16, 8 and 4
+            (8 and 4 with four parts) with no more real parameters than there are cells.
 
     Example:
         >>> import numpy as np
@@ -140,7 +151,8 @@ def model_for(
         return table_model(observed, units, roots, size, product=product, tie=tie, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
     families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
-    circuit = _circuit(observed, quad_tree(shape), families, units, roots, product, tie, dtype)
+    graph = quad_tree(shape, parts)
+    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, IMAGE_UNITS[parts])
     return _model(circuit, seed, dtype, observed.schema, shape)
 
 
@@ -158,6 +170,7 @@ def _circuit(
     product: Product,
     tie: Tie,
     dtype: torch.dtype,
+    offered: Sequence[int],
 ) -> Circuit:
     """The circuit, with units and roots chosen where they are not given."""
 
@@ -165,8 +178,7 @@ def _circuit(
         return build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype))
 
     if units is None:
-        most = min(family.size for family in families) if product == "hadamard" else max(UNITS)
-        offered = UNITS if len(observed.rows) >= FEW_ROWS else UNITS[-1:]
+        most = min(family.size for family in families) if product == "hadamard" else max(offered)
         choices = [min(choice, most) for choice in offered]
         few = (k for k in choices if built(k).num_parameters() <= observed.cells)
         units = next(few, choices[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ class Setup:
 
     ``inputs`` are ``"learnt"`` in the paper's experiments on 28×28 images (an input layer is a K×256 complex
     matrix) and ``"fixed"`` in its table of times for 32×32 ones, whose figures count no input weights but a
-    K×K sum on every input layer: there an input layer is K fixed orthonormal functions.
+    K×K sum on every input layer: there an input layer is K fixed orthonormal functions. ``parts`` are those
+    that a block of the quad-tree is merged of: 4 as in the paper, or 2.
     """
 
     kind: str = "unitary-kronecker"
@@ -27,6 +28,7 @@ class Setup:
     batch: int = 256
     side: int = 28
     inputs: str = "learnt"
+    parts: Literal[2, 4] = 4
     device: str = "cpu"
     tf32: bool = False
     graph: bool = False
@@ -55,7 +57,7 @@ class Setup:
         """The model as pure structure, without weights: every peer builds its own from it."""
         learnt = self.inputs == "learnt"
         return sq.build(
-            sq.regions.quad_tree((self.side, self.side)),
+            sq.regions.quad_tree((self.side, self.side), self.parts),
             sq.Categorical(self.levels),
             self.units,
             self.product,  # type: ignore[arg-type]
@@ -71,6 +73,7 @@ class Setup:
 
     def describe(self) -> str:
         image = f"{self.side}×{self.side}" + (" fixed inputs" if self.inputs == "fixed" else "")
+        image += " in halves" if self.parts == 2 else ""
         return f"{self.kind} K={self.units}, {image}, batch {self.batch}"
 
     def with_(self, **changes: Any) -> Setup:
@@ -81,7 +84,7 @@ class Setup:
 
 
 def suite(name: str) -> list[Setup]:
-    """The models of one table: ``gpu``, ``cpu``, ``kronecker``, ``hadamard``, ``squared`` or ``32``."""
+    """The models of one table; an unknown name lists the known ones."""
     kronecker = [Setup(units=8), Setup(units=16)]
     hadamard = [Setup("unitary-hadamard", 256)]
     squared = [Setup("squared-hadamard", units) for units in (64, 256, 512)]
@@ -91,6 +94,7 @@ def suite(name: str) -> list[Setup]:
         "gpu": kronecker + hadamard + squared,
         "cpu": small,
         "kronecker": kronecker,
+        "halves": [Setup(units=units, parts=2) for units in (32, 64)],
         "hadamard": hadamard,
         "squared": squared,
         "32": [setup.with_(side=32, inputs="fixed") for setup in table],

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 
 import peers
-from measure import Row, measure
+from measure import Plan, Row, measure
 from report import machine, write_json
 from setups import KINDS, Setup
 from step import add_common, plan
@@ -72,15 +72,20 @@ def slope(sizes: Sequence[int], rows: Sequence[Row]) -> dict[str, float]:
     return {what: value for what, value in fitted.items() if math.isfinite(value)}
 
 
-def show(kind: str, along: str, sizes: Sequence[int], rows: Sequence[Row]) -> None:
-    print(f"\n{kind}, least time against {along} ({rows[0].setup.describe()} first)")
-    print(f"  {along:>10}{'step':>13}{'optimiser':>13}{'memory':>12}")
-    for size, row in zip(sizes, rows, strict=True):
+def run(along: str, points: Sequence[tuple[int, Setup]], peer: str, how: Plan) -> list[Row]:
+    """Measure one series, each row shown when it is there, then its exponents."""
+    first, rows = points[0][1], []
+    print(f"\n{first.kind}, least time against {along} ({first.describe()} first)")
+    print(f"  {along:>10}{'step':>13}{'optimiser':>13}{'memory':>12}", flush=True)
+    for size, point in points:
+        row = measure(peer, point, how)
         figures = f"{row.least:10.2f} ms{row.optimiser_least:10.2f} ms{row.gib:8.2f} GiB"
-        print(f"  {size:>10}{row.problem or figures}")
-    expected, term = theory(kind, along)
-    fitted = ", ".join(f"{what} {value:.2f}" for what, value in slope(sizes, rows).items())
+        print(f"  {size:>10}{row.problem or figures}", flush=True)
+        rows.append(row)
+    expected, term = theory(first.kind, along)
+    fitted = ", ".join(f"{what} {value:.2f}" for what, value in slope([n for n, _ in points], rows).items())
     print(f"  exponent of the largest three: {fitted}; theory {expected} ({term})", flush=True)
+    return rows
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -121,9 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for along in options.along or ALONG:
         values = {"units": defaults[product], "batch": defaults["batch"], "variables": SIDES}[along]
         points = series(setup, along, options.values or values)
-        rows = [measure(options.peer, point, plan(options)) for _, point in points]
-        show(options.kind, along, [size for size, _ in points], rows)
-        done += rows
+        done += run(along, points, options.peer, plan(options))
     if options.json:
         write_json(options.json, done, machine=machine(options.device), threads=torch.get_num_threads())
 

@@ -24,11 +24,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--suite", help="gpu, cpu, kronecker, hadamard, squared or 32: models of one table")
+    parser.add_argument("--suite", help="gpu, cpu, kronecker, hadamard, halves, squared or 32")
     parser.add_argument("--kind", default="unitary-kronecker", choices=KINDS)
     parser.add_argument("--units", type=int, action="append", help="K, may be repeated (default 8)")
     parser.add_argument("--batch", type=int, help="default 256, or that of the suite")
     parser.add_argument("--side", type=int, help="of the image (default: that of the set-up)")
+    parser.add_argument("--parts", type=int, choices=(2, 4), help="of a block (default 4, as in the paper)")
     parser.add_argument("--set-up", choices=("28", "32"), default="28", help="of the paper: see README.md")
     parser.add_argument("--peer", action="append", help="ours, ours-graph, ours-landing, cirkit, pogo, …")
     parser.add_argument("--tf32", nargs="?", const="on", default="off", choices=("on", "off", "both"))
@@ -67,7 +68,7 @@ def setups(options: argparse.Namespace) -> list[Setup]:
         inputs = "learnt" if options.set_up == "28" else "fixed"
         base = Setup(options.kind, side=int(options.set_up), inputs=inputs)
         chosen = [base.with_(units=units) for units in options.units or [8]]
-    changes = {name: getattr(options, name) for name in ("batch", "side") if getattr(options, name)}
+    changes = {name: getattr(options, name) for name in ("batch", "side", "parts") if getattr(options, name)}
     return [setup.with_(device=options.device, **changes) for setup in chosen]
 
 

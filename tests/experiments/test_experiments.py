@@ -101,7 +101,16 @@ def test_rows_are_written_whole_or_not_at_all(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["name.jsonl"]
 
 
-@pytest.mark.parametrize(("name", "score"), [("densities", "kl"), ("optimisers-digits", "true_bpd")])
+SHOWN = [
+    ("densities", "kl"),
+    ("optimisers-digits", "true_bpd"),
+    ("best", "test_bpd"),
+    ("best", "valid_bpd"),
+    ("binary", "test_ll"),
+]
+
+
+@pytest.mark.parametrize(("name", "score"), SHOWN)
 def test_the_page_of_results_shows_the_numbers_of_the_rows(name, score):
     page = (record.HERE.parent / "docs" / "results.md").read_text(encoding="utf-8")
     rows = record.read(name)

@@ -2,9 +2,11 @@
 
 Squared Hadamard circuits (±, Adam, log Z in every step) and unitary Kronecker circuits (⊥, Polar) on the
 quad-tree, and the circuit that is not structured-decomposable (``--kind splits``). Test images are scored
-once, with the weights of the best validation, beside the exact log Z.
+once, with the weights of the best validation, beside the exact log Z. Rows are added to those that are there;
+``--draw`` trains nothing and draws the figure of all.
 
     squircuit reproduce images --data mnist --kind unitary --units 4 6 8 --seeds 0 1 2
+    squircuit reproduce images --draw
 """
 
 from __future__ import annotations
@@ -12,15 +14,20 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import squircuit as sq
-from record import Row, arguments_of, parameters, write
+from record import Row, arguments_of, parameters, read, save_figure, write
 from record import run as as_program
 from squircuit.circuits.build import Product
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DATA = ("mnist", "fashion-mnist")
 PUBLISHED = {
     ("mnist", "unitary"): {4: 1.3112, 6: 1.2567, 8: 1.2328, 10: 1.2201, 12: 1.2064, 14: 1.1998, 16: 1.1923},
     ("fashion-mnist", "unitary"): {
@@ -91,9 +98,41 @@ def run(
     )
 
 
+def draw(folder: Path) -> Figure:
+    """Bits per dimension on test images against the number of parameters: every row in the folder."""
+    from matplotlib.figure import Figure  # rows can be made without it
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    for axis, data in zip(figure.subplots(1, 2), DATA, strict=True):
+        for colour, kind in zip(("tab:orange", "tab:blue", "tab:green"), KINDS, strict=True):
+            rows = _rows(f"images-{data}-{kind}", folder)
+            axis.plot(*_means(rows, "test_bpd"), "o-", color=colour, markersize=4, label=f"{kind}, here")
+            axis.plot(*_means(rows, "paper"), "x:", color=colour, markersize=4, label=f"{kind}, the paper")
+        best = [row for row in _rows("best", folder) if row["data"] == data]
+        axis.plot(*_means(best, "test_bpd"), "*", color="black", markersize=10, label="preset best")
+        axis.set(title=data, xlabel="parameters", ylabel="bits per dimension, test", xscale="log")
+    axis.legend(fontsize=8)
+    return figure
+
+
+def _rows(name: str, folder: Path) -> list[dict[str, Any]]:
+    return read(name, folder) if (folder / f"{name}.jsonl").exists() else []
+
+
+def _means(rows: list[dict[str, Any]], score: str) -> tuple[list[int], list[float]]:
+    """Parameters and the mean over seeds of a score, or of what the paper prints."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        value = row["paper"].get("test_bpd") if score == "paper" else row[score]
+        if value is not None:
+            found.setdefault(row["params"], []).append(value)
+    sizes = sorted(found)
+    return sizes, [sum(found[size]) / len(found[size]) for size in sizes]
+
+
 def main(arguments: list[str] | None = None) -> list[Row]:
     parser = arguments_of(__doc__)
-    parser.add_argument("--data", default="mnist", choices=("mnist", "fashion-mnist"))
+    parser.add_argument("--data", default="mnist", choices=DATA)
     parser.add_argument("--kind", default="unitary", choices=sorted(KINDS))
     parser.add_argument("--units", type=int, nargs="+", default=[4, 6, 8])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -101,7 +140,11 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--rows", type=int, help="of each part, to try things out")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--folder", help="of the data")
+    parser.add_argument("--draw", action="store_true", help="draw the figure of the rows that are there")
     options = parser.parse_args(arguments)
+    if options.draw:
+        save_figure(draw(options.out), options.out / "images.png")
+        return []
     data, rows = sq.data.load(options.data, options.folder), []
     for units in options.units:
         for seed in options.seeds:

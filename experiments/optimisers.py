@@ -11,14 +11,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 import squircuit as sq
 from record import Row, arguments_of, parameters, save_figure, write
 from record import run as as_program
 from squircuit.optim.gram import project
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+POINTS = 100  # of a curve
 
 Step = Callable[[torch.nn.Module], torch.optim.Optimizer]
 METHODS: dict[str, tuple[bool, Step]] = {
@@ -43,7 +48,7 @@ def data_of(
     return train, test, found.shape, levels
 
 
-def train(model: sq.SquaredCircuit, step: Step, rows: torch.Tensor, steps: int, seed: int) -> list[float]:
+def train(model: sq.SquaredCircuit, step: Step, rows: torch.Tensor, steps: int, seed: int) -> torch.Tensor:
     """Losses of every step as the method sees them, in nats: cosine schedule, batches of 128."""
     optimiser = step(model)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
@@ -55,8 +60,18 @@ def train(model: sq.SquaredCircuit, step: Step, rows: torch.Tensor, steps: int, 
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         schedule.step()
-        losses.append(loss.item())
-    return losses
+        losses.append(loss.detach())  # the device is not waited for
+    return torch.stack(losses).cpu()
+
+
+def curve(losses: torch.Tensor, variables: int) -> list[list[float]]:
+    """(step, mean loss of the steps since the point before) in bits per dimension."""
+    each = max(1, math.ceil(len(losses) / POINTS))
+    means = [
+        (start, part.mean().item())
+        for start, part in zip(range(0, len(losses), each), torch.split(losses, each), strict=True)
+    ]
+    return [[start + each / 2, round(mean / (variables * math.log(2)), 4)] for start, mean in means]
 
 
 @torch.no_grad()
@@ -75,15 +90,18 @@ def scores(model: sq.SquaredCircuit, test: torch.Tensor) -> dict[str, float]:
     return found | {"projected_bpd": (model.log_partition().item() - density) / bit}
 
 
-def draw(curves: dict[str, list[float]], variables: int) -> Figure:
-    """Training losses, smoothed over 20 steps."""
+def draw(rows: list[Row]) -> Figure:
+    """Losses in training as the methods claim them, and the true ones on test data at the end."""
+    from matplotlib.figure import Figure  # rows can be made without it
+
     figure = Figure(figsize=(7, 4), layout="constrained")
     axis = figure.subplots()
-    for name, losses in curves.items():
-        bits = torch.tensor(losses) / (variables * math.log(2))
-        axis.plot(bits.unfold(0, min(20, len(bits)), 1).mean(dim=1), label=name, linewidth=1.2)
+    for row in rows:
+        steps, bits = zip(*row.options["curve"], strict=True)
+        (line,) = axis.plot(steps, bits, label=row.model, linewidth=1.2)
+        axis.plot(row.options["steps"], row.scores["true_bpd"], "o", color=line.get_color(), markersize=4)
     axis.set_xlabel("step")
-    axis.set_ylabel("claimed bits per dimension")
+    axis.set_ylabel("claimed bits per dimension; dots: true, test")
     axis.legend(fontsize=8)
     return figure
 
@@ -99,24 +117,24 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--folder", help="of the data")
     options = parser.parse_args(arguments)
     rows, test, shape, levels = data_of(options.data, options.folder, options.rows)
-    made, curves = [], {}
+    made: list[Row] = []
     for name, (unitary, step) in METHODS.items():
         circuit = sq.build(
             sq.regions.quad_tree(shape), sq.Categorical(levels), options.units, unitary=unitary
         )
         model = sq.SquaredCircuit(circuit, seed=options.seed).to(options.device)
         started = time.monotonic()
-        curves[name] = train(model, step, rows, options.steps, options.seed)
+        losses = train(model, step, rows, options.steps, options.seed)
         minutes = (time.monotonic() - started) / 60
         found = scores(model, test)
-        detail = {"steps": options.steps, "units": options.units}
+        detail = {"steps": options.steps, "units": options.units, "curve": curve(losses, len(rows[0]))}
         title = f"optimisers-{options.data}"
         numbers = parameters(model)
         row = Row(title, options.data, name, numbers, options.seed, found, minutes, {}, detail)
         made.append(row)
         print(f"{name:12} " + ", ".join(f"{k} {v:.4f}" for k, v in found.items()), flush=True)
-    print(f"wrote {write(made, options.out)}")
-    save_figure(draw(curves, len(rows[0])), options.out / f"optimisers-{options.data}.png")
+        write(made, options.out)
+    save_figure(draw(made), options.out / f"optimisers-{options.data}.png")
     return made
 
 

@@ -59,9 +59,10 @@ def write(rows: Iterable[Row], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{rows[0].experiment}.jsonl"
     where = {"command": command(), "commit": commit(), "machine": machine()}
-    new = {_key(row): row | where for row in map(flat, rows)}
-    old = [row for row in (read(path.stem, out) if path.exists() else []) if _key(row) not in new]
-    lines = [json.dumps(row) for row in (*old, *new.values())]
+    new = [flat(row) | where for row in rows]
+    made = {_key(row) for row in new}
+    old = [row for row in (read(path.stem, out) if path.exists() else []) if _key(row) not in made]
+    lines = [json.dumps(row) for row in (*old, *new)]
     replace(path, ("\n".join(lines) + "\n").encode())
     return path
 

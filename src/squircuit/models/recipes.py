@@ -71,6 +71,7 @@ def table_model(
     regions: RegionGraph | None = None,
     product: Product = "kronecker",
     tie: Tie = None,
+    components: int = 1,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
 ) -> SquaredCircuit:
@@ -80,11 +81,13 @@ def table_model(
         data: a Table, a Dataset (its training rows are used), or what :func:`squircuit.data.table` takes: an
             array, a tensor, a data frame. Missing cells (NaN) are left out of the tree.
         units: K; default 8, or 4 below 2000 rows or where 8 makes more real parameters than there are cells.
-        roots: number of squares that are mixed; default 4, or as many as fit.
+        roots: number of squares that are mixed; default 4, or as many as fit, and 1 of each component.
         size: number of functions of columns that are not discrete; default 24, fewer below 4000 rows.
         continuous: their kind, as for :meth:`squircuit.data.Schema.families`.
         regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
         product, tie: as for :func:`squircuit.build`.
+        components: circuits that are mixed, with weights that are learnt: a few of few units each, such as
+            16 of 2, often fit better than one of many (docs/models.md).
         seed: of the initial weights.
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
 
@@ -102,7 +105,7 @@ def table_model(
     graph = observed.chow_liu() if regions is None else regions
     size = _functions(len(observed.rows)) if size is None else size
     families = observed.schema.families(size, continuous)
-    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype)
+    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components)
     return _model(circuit, seed, dtype, observed.schema, None)
 
 
@@ -158,11 +161,13 @@ def _circuit(
     product: Product,
     tie: Tie,
     dtype: torch.dtype,
+    components: int = 1,
 ) -> Circuit:
     """The circuit, with units and roots chosen where they are not given."""
+    mixed: dict[str, Any] = {} if components == 1 else {"components": components, "root_weights": "learnable"}
 
     def built(units: Units, roots: int = 1) -> Circuit:
-        return build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype))
+        return build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype), **mixed)
 
     if units is None:
         most = min(family.size for family in families) if product == "hadamard" else max(UNITS)
@@ -170,7 +175,9 @@ def _circuit(
         choices = [min(choice, most) for choice in offered]
         few = (k for k in choices if built(k).num_parameters() <= observed.cells)
         units = next(few, choices[-1])
-    if roots is None:
+    if roots is None and components > 1:
+        roots = 1
+    elif roots is None:
         roots = min(ROOTS, built(units).sums[-1].weight.shape[1])  # no more than the root has inputs
     return built(units, roots)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from squircuit.circuits import Circuit, Constraint
+from squircuit.circuits.mixture import separated
 from squircuit.data import Schema
 from squircuit.errors import ParameterError
 from squircuit.execution.graph import CapturedStep
@@ -336,11 +337,14 @@ class SquaredCircuit(Queries, nn.Module):
 
 
 def _stays_unitary(circuit: Circuit) -> bool:
-    """Z is and remains 1: weights are declared semi-unitary (or fixed), and those that are there are so."""
+    """Z is and remains 1: weights are declared semi-unitary (or fixed), and those that are there are so.
+
+    Z = Σ_r π_r ∫|c_r|² has no products of different roots, so it is enough that the circuit of each root is.
+    """
     layers = [*circuit.inputs, *circuit.sums]
     weights = [p for layer in layers for role, p in layer.named_parameters().items() if role == "weight"]
     kept = all(w.constraint in (Constraint.SEMI_UNITARY, Constraint.FIXED) for w in weights)
-    return kept and bool(is_unitary(circuit))
+    return kept and (bool(is_unitary(circuit)) or all(is_unitary(part) for part in separated(circuit)))
 
 
 def deviation(stack: Tensor) -> Tensor:

@@ -116,6 +116,7 @@ def model_for(
     size: int | None = None,
     product: Product = "kronecker",
     tie: Tie | Literal["auto"] = "auto",
+    components: int = 1,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
 ) -> SquaredCircuit:
@@ -125,7 +126,7 @@ def model_for(
     :func:`squircuit.data.load`, folders of images, arrays (n, H, W) and (n, H, W, C).
 
     Args:
-        data, units, roots, size, product, seed, dtype: as for :func:`table_model`.
+        data, units, roots, size, product, components, seed, dtype: as for :func:`table_model`.
         tie: as for :func:`squircuit.build`; "auto" shares one input matrix among all pixels of images, which
             fit better so (docs/models.md), and ties nothing in tables.
 
@@ -140,10 +141,12 @@ def model_for(
     is_image = len(observed.shape) > 1
     tie = ("inputs" if is_image else None) if tie == "auto" else tie
     if not is_image:
-        return table_model(observed, units, roots, size, product=product, tie=tie, seed=seed, dtype=dtype)
+        wishes: dict[str, Any] = {"product": product, "tie": tie, "components": components}
+        return table_model(observed, units, roots, size, **wishes, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
     families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
-    circuit = _circuit(observed, quad_tree(shape), families, units, roots, product, tie, dtype)
+    graph = quad_tree(shape)
+    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components)
     return _model(circuit, seed, dtype, observed.schema, shape)
 
 
@@ -161,7 +164,7 @@ def _circuit(
     product: Product,
     tie: Tie,
     dtype: torch.dtype,
-    components: int = 1,
+    components: int,
 ) -> Circuit:
     """The circuit, with units and roots chosen where they are not given."""
     mixed: dict[str, Any] = {} if components == 1 else {"components": components, "root_weights": "learnable"}
@@ -175,10 +178,9 @@ def _circuit(
         choices = [min(choice, most) for choice in offered]
         few = (k for k in choices if built(k).num_parameters() <= observed.cells)
         units = next(few, choices[-1])
-    if roots is None and components > 1:
-        roots = 1
-    elif roots is None:
-        roots = min(ROOTS, built(units).sums[-1].weight.shape[1])  # no more than the root has inputs
+    if roots is None:
+        most = built(units).sums[-1].weight.shape[1]  # no more than the root has inputs
+        roots = min(ROOTS, most) if components == 1 else 1
     return built(units, roots)
 
 

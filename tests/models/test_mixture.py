@@ -57,7 +57,9 @@ def test_equal_weights_are_the_default(models):
 
 
 def test_it_is_unitary_and_normalised_although_its_parts_share_no_orthogonality(mixed):
-    assert not sq.is_unitary(mixed.structure)  # U1 is about all inputs of one circuit
+    assert not sq.satisfies_u1(mixed.circuit())  # it is about all inputs of one circuit
+    assert sq.is_unitary(mixed.circuit())
+    assert sq.partition(mixed.circuit()) == pytest.approx(1)
     assert mixed.is_unitary
     assert mixed.is_normalised()
     assert abs(mixed.log_partition().item()) < 1e-12
@@ -111,6 +113,15 @@ def test_parts_with_several_splits_keep_their_marginals():
     found = sq.mixture(models).log_prob(rows, missing=mask).exp().detach()
     over = [oracle.marginal(m.circuit(), rows.numpy().astype(float), {0}) for m in models]
     np.testing.assert_allclose(found, sum(over) / 2, atol=1e-12)
+
+
+def test_a_mixture_with_a_part_off_the_manifold_is_not_unitary():
+    circuit = sq.mixture(parts()).circuit()
+    name = next(name for name in circuit.weights if name.startswith("2.region"))
+    twice = circuit.with_weights({name: 2 * circuit.weights[name]})
+    assert sq.is_unitary(twice).holds is False
+    assert sq.partition(twice) == pytest.approx(oracle.partition(twice))
+    assert oracle.partition(twice) > 1.1
 
 
 def test_it_can_be_trained_on_with_its_weights_and_stays_normalised():

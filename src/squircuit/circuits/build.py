@@ -57,8 +57,8 @@ def build(
         input_sums: add a K×K sum on top of every input layer (the paper's benchmark set-up).
         root_weights: weights of the root units in p = Σ_r π_r |c_r|².
         components: M circuits with sums of their own above the same inputs, which are mixed: R root units
-            each, M·R in all. Root units of one circuit are orthogonal to each other; those of different
-            components are not, so that more of them always fit better (docs/models.md).
+            each, M·R in all. The root units of one component are orthogonal to each other; those of different
+            components need not be (docs/models.md, "Mixtures").
 
     Example:
         >>> from squircuit.families import Categorical

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from squircuit.circuits import Circuit, Constraint
-from squircuit.circuits.mixture import separated
 from squircuit.data import Schema
 from squircuit.errors import ParameterError
 from squircuit.execution.graph import CapturedStep
@@ -27,7 +26,7 @@ from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
 from squircuit.properties import is_unitary
-from squircuit.reference.inner_product import gram
+from squircuit.reference.inner_product import root_norms
 
 
 @final
@@ -284,7 +283,7 @@ class SquaredCircuit(Queries, nn.Module):
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
         if has_cross_terms(self.plan):
             circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
-            norms = gram(circuit)[0].diagonal().real
+            norms = root_norms(circuit)[0]
             return torch.log(norms @ self.mixture().to(norms)).to(self.device)
         stacks = [_in_double(stack) if double else stack for stack in self.stacks()]
         return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())
@@ -337,14 +336,11 @@ class SquaredCircuit(Queries, nn.Module):
 
 
 def _stays_unitary(circuit: Circuit) -> bool:
-    """Z is and remains 1: weights are declared semi-unitary (or fixed), and those that are there are so.
-
-    Z = Σ_r π_r ∫|c_r|² has no products of different roots, so it is enough that the circuit of each root is.
-    """
+    """Z is and remains 1: weights are declared semi-unitary (or fixed), and those that are there are so."""
     layers = [*circuit.inputs, *circuit.sums]
     weights = [p for layer in layers for role, p in layer.named_parameters().items() if role == "weight"]
     kept = all(w.constraint in (Constraint.SEMI_UNITARY, Constraint.FIXED) for w in weights)
-    return kept and (bool(is_unitary(circuit)) or all(is_unitary(part) for part in separated(circuit)))
+    return kept and bool(is_unitary(circuit))
 
 
 def deviation(stack: Tensor) -> Tensor:

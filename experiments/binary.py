@@ -34,10 +34,18 @@ class Setting:
 
 
 SETTINGS = {
-    "nltcs": Setting({"units": 4, "components": 8}, {"epochs": 16, "average": 0.998, "lr_free": 0.05}, 6),
-    "plants": Setting({"units": 4, "components": 8}, {"epochs": 12, "average": 0.99, "lr_free": 0.05}, 4),
-    "baudio": Setting({"units": 2, "components": 8}, {"epochs": 12, "average": 0.99, "lr_free": 0.05}, 4),
-    "dna": Setting({"units": 3, "components": 8}, {"epochs": 16, "average": 0.98, "lr_free": 0.05}, 4),
+    "nltcs": Setting(
+        {"units": 4, "components": 8}, {"epochs": 12, "average": 0.998, "lr": 0.1, "lr_free": 0.05}, members=8
+    ),
+    "plants": Setting(
+        {"units": 4, "components": 16}, {"epochs": 12, "average": 0.99, "lr_free": 0.05}, members=3
+    ),
+    "baudio": Setting(
+        {"units": 2, "components": 16}, {"epochs": 12, "average": 0.995, "lr_free": 0.05}, members=4
+    ),
+    "dna": Setting(
+        {"units": 3, "components": 8}, {"epochs": 16, "average": 0.98, "lr_free": 0.05}, members=5
+    ),
 }
 
 

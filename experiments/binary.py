@@ -44,7 +44,7 @@ SETTINGS = {
         {"units": 2, "components": 16}, {"epochs": 12, "average": 0.995, "lr_free": 0.05}, members=4
     ),
     "dna": Setting(
-        {"units": 3, "components": 8}, {"epochs": 16, "average": 0.98, "lr_free": 0.05}, members=5
+        {"units": 2, "components": 16}, {"epochs": 20, "average": 0.98, "lr_free": 0.05}, members=6
     ),
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import binary
 import densities
 import images
 import marginals
@@ -90,6 +91,19 @@ def test_bits_per_dimension_of_a_uniform_model_are_those_of_its_levels():
     assert images.bits(Uniform(), torch.zeros(7, 5, dtype=torch.long)) == pytest.approx(3)
 
 
+def test_members_are_mixed_into_one_normalised_model_that_scores_above_their_mean():
+    rng = np.random.default_rng(0)
+    rows = (rng.integers(2, size=(300, 1)) ^ (rng.random((300, 5)) < 0.1)).astype(np.uint8)
+    columns = sq.data.table(rows).schema.columns
+    data = sq.data.Dataset(rows[:200], rows[200:250], rows[250:], columns, "nltcs", (5,))
+    setting = binary.Setting({"units": 2, "components": 2}, {"epochs": 2}, members=3)
+    row = binary.run(data, 1, "cpu", setting)
+    assert abs(row.scores["log_z"]) < 1e-5
+    assert len(set(row.options["member_valid_ll"])) == 3  # three seeds
+    assert row.scores["valid_ll"] >= np.mean(row.options["member_valid_ll"])
+    assert row.model == "⊥ Kronecker, 6 roots"
+
+
 def test_rows_are_written_whole_or_not_at_all(tmp_path):
     row = record.Row("name", "data", "model", 3, 0, {"test_ll": -1.0, "log_z": 0.0}, 0.1)
     path = record.write([row], tmp_path)
@@ -99,7 +113,9 @@ def test_rows_are_written_whole_or_not_at_all(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["name.jsonl"]
 
 
-@pytest.mark.parametrize(("name", "score"), [("densities", "kl"), ("optimisers-digits", "true_bpd")])
+@pytest.mark.parametrize(
+    ("name", "score"), [("densities", "kl"), ("optimisers-digits", "true_bpd"), ("binary", "test_ll")]
+)
 def test_the_page_of_results_shows_the_numbers_of_the_rows(name, score):
     page = (record.HERE.parent / "docs" / "results.md").read_text(encoding="utf-8")
     rows = record.read(name)

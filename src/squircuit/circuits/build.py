@@ -126,14 +126,14 @@ def _component(settings: _Settings, number: int, mixing: bool, input_sums: bool)
     layers: list[Layer] = []
     last = len(settings.regions.regions) - 1
     for index, region in enumerate(settings.regions.regions):
-        below = [[layers[i] for i in partition] for partition in region.partitions]
-        inputs = [_product(settings, part) for part in below]
-        if not inputs and index not in settings.leaves:
+        if region.is_leaf and index not in settings.leaves:
             settings.leaves[index] = _leaf(settings, index, mixing, input_sums and index != last)
-        if inputs or index == last:
-            layers.append(_sum(settings, index, inputs or [settings.leaves[index]], index == last, number))
-        else:
+        if region.is_leaf and index != last:
             layers.append(settings.leaves[index])
+            continue
+        products = [_product(settings, [layers[i] for i in partition]) for partition in region.partitions]
+        inputs = products or [settings.leaves[index]]
+        layers.append(_sum(settings, index, inputs, index == last, number))
     return layers[-1]
 
 

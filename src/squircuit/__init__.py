@@ -41,7 +41,7 @@ from squircuit.inference import (
     partition,
     total_variation,
 )
-from squircuit.models import SquaredCircuit, image_model, load, model_for, table_model
+from squircuit.models import SquaredCircuit, image_model, load, mixture, model_for, table_model
 from squircuit.properties import (
     Report,
     Verdict,
@@ -87,7 +87,7 @@ __all__ = [
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
     "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
-    "kl_divergence", "load", "model_for", "overlap", "table_model", "total_variation",
+    "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model", "total_variation",
     # training
     "History", "TrainingConfig", "fit",
     # errors

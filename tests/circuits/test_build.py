@@ -190,3 +190,44 @@ def test_units_may_differ_from_level_to_level_and_z_stays_one(product, tie):
 def test_units_by_level_are_positive_integers(units):
     with pytest.raises(sq.ParameterError, match="units must be an integer ≥ 1"):
         sq.build(quad_tree((2, 2)), sq.Categorical(4), units)
+
+
+@pytest.mark.parametrize("root_weights", ["uniform", "learnable"])
+def test_components_share_inputs_have_sums_of_their_own_and_are_normalised(root_weights):
+    one = sq.build(balanced_tree(5), sq.Categorical(2), 2, roots=2)
+    several = sq.build(
+        balanced_tree(5), sq.Categorical(2), 2, roots=2, components=3, root_weights=root_weights
+    )
+    assert len(several.inputs) == 5
+    assert several.num_weights("sum") == 3 * one.num_weights("sum")
+    assert several.num_roots == 6
+    assert sq.is_unitary(several)
+    assert oracle.partition(several.initialise(seed=0)) == pytest.approx(1)
+
+
+def test_the_first_component_is_the_circuit_without_components():
+    one = sq.build(linear(4), sq.Categorical(2), 2).initialise(seed=0)
+    two = sq.build(linear(4), sq.Categorical(2), 2, components=2).initialise(seed=1)
+    two = two.with_weights(dict(one.weights))
+    rows, _ = oracle.assignments(one, range(4))
+    assert oracle.amplitudes(two, rows)[:, 0] == pytest.approx(oracle.amplitudes(one, rows)[:, 0])
+    assert oracle.amplitudes(two, rows)[:, 1] != pytest.approx(oracle.amplitudes(one, rows)[:, 0])
+
+
+def test_tied_levels_are_tied_within_a_component():
+    circuit = sq.build(quad_tree((4, 4)), sq.Categorical(2), 2, tie=1, components=2)
+    lowest = {layer.weight for layer in circuit.sums if len(layer.scope) == 4}
+    assert len(lowest) == 2
+
+
+def test_components_of_one_variable_and_with_input_sums_are_normalised():
+    for graph, options in ((balanced_tree(1), {}), (linear(3), {"input_sums": True})):
+        circuit = sq.build(graph, sq.Categorical(3), 2, components=2, **options).initialise(seed=0)
+        assert circuit.num_roots == 2
+        assert oracle.partition(circuit) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("components", [0, -1, True, 1.5])
+def test_bad_numbers_of_components_are_refused(components):
+    with pytest.raises(sq.ParameterError, match="components must be an integer ≥ 1"):
+        sq.build(linear(3), sq.Categorical(2), 2, components=components)

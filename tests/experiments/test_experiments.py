@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import best
+import binary
 import densities
 import images
 import marginals
@@ -89,6 +90,19 @@ def test_bits_per_dimension_of_a_uniform_model_are_those_of_its_levels():
             return torch.full((len(x),), -float(np.log(8)) * x.shape[1])
 
     assert images.bits(Uniform(), torch.zeros(7, 5, dtype=torch.long)) == pytest.approx(3)
+
+
+def test_members_are_mixed_into_one_normalised_model_that_scores_above_their_mean():
+    rng = np.random.default_rng(0)
+    rows = (rng.integers(2, size=(300, 1)) ^ (rng.random((300, 5)) < 0.1)).astype(np.uint8)
+    columns = sq.data.table(rows).schema.columns
+    data = sq.data.Dataset(rows[:200], rows[200:250], rows[250:], columns, "nltcs", (5,))
+    setting = binary.Setting({"units": 2, "components": 2}, {"epochs": 2}, members=3)
+    row = binary.run(data, 1, "cpu", setting)
+    assert abs(row.scores["log_z"]) < 1e-5
+    assert len(set(row.options["member_valid_ll"])) == 3  # three seeds
+    assert row.scores["valid_ll"] >= np.mean(row.options["member_valid_ll"])
+    assert row.model == "⊥ Kronecker, 6 roots"
 
 
 def test_rows_are_written_whole_or_not_at_all(tmp_path):

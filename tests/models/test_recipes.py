@@ -206,3 +206,12 @@ def test_arrays_tensors_and_lists_make_the_same_model(rows):
 def test_what_cannot_be_modelled_is_refused_in_one_sentence(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_components_of_a_table_model_are_mixed_with_weights_that_are_learnt():
+    rows = np.random.default_rng(0).integers(2, size=(50, 5))
+    model = sq.table_model(rows, units=2, components=3)
+    assert model.structure.num_roots == 3  # one root each
+    assert model.structure.root_weights is not None
+    assert model.is_unitary
+    assert abs(model.log_partition().item()) < 1e-6

@@ -32,6 +32,7 @@ def build(
     mixing: bool = True,
     input_sums: bool = False,
     root_weights: Literal["uniform", "learnable"] = "uniform",
+    components: int = 1,
 ) -> Circuit:
     """The circuit of a region graph, as in the paper's experiments (App. "Image Distribution Estimation").
 
@@ -55,6 +56,9 @@ def build(
         mixing: input layers are K mixtures of the family's functions; False: the functions themselves.
         input_sums: add a K×K sum on top of every input layer (the paper's benchmark set-up).
         root_weights: weights of the root units in p = Σ_r π_r |c_r|².
+        components: M circuits with sums of their own above the same inputs, which are mixed: R root units
+            each, M·R in all. The root units of one component are orthogonal to each other; those of different
+            components need not be (docs/models.md, "Mixtures").
 
     Example:
         >>> from squircuit.families import Categorical
@@ -69,12 +73,11 @@ def build(
         )
     settings = _Settings(regions, _families(regions, family), units, product, roots, tie, unitary, is_complex)
     _check(settings, mixing, root_weights)
-    layers: list[Layer] = []
-    for index, region in enumerate(regions.regions):
-        layers.append(_region_layer(settings, index, region, layers, mixing, input_sums))
-    learnable = root_weights == "learnable"
-    simplex = Parameter((roots,), Constraint.SIMPLEX, is_complex=False, name="roots") if learnable else None
-    return Circuit(layers[-1], root_weights=simplex)
+    _check_count("components", components)
+    made = [_component(settings, number, mixing, input_sums) for number in range(components)]
+    count, learnable = (components * roots,), root_weights == "learnable"
+    simplex = Parameter(count, Constraint.SIMPLEX, is_complex=False, name="roots") if learnable else None
+    return Circuit(made, root_weights=simplex)
 
 
 @dataclass
@@ -90,6 +93,7 @@ class _Settings:
     unitary: bool
     is_complex: bool
     made: dict[str, Parameter] = field(default_factory=dict)
+    leaves: dict[int, Layer] = field(default_factory=dict)  # region -> its layer, which components share
     used_rows: Counter[int] = field(default_factory=Counter)  # variable -> rows given to its leaves
 
     def __post_init__(self) -> None:
@@ -117,26 +121,35 @@ class _Settings:
         return min(wanted, available) if self.unitary and self.product == "kronecker" else wanted
 
 
-def _region_layer(
-    settings: _Settings, index: int, region: Region, layers: list[Layer], mixing: bool, input_sums: bool
-) -> Layer:
-    is_root = index == len(settings.regions.regions) - 1
-    if region.partitions:
+def _component(settings: _Settings, number: int, mixing: bool, input_sums: bool) -> Layer:
+    """The root layer of one component: a layer for each region, from the leaves up."""
+    layers: list[Layer] = []
+    last = len(settings.regions.regions) - 1
+    for index, region in enumerate(settings.regions.regions):
+        if region.is_leaf and index not in settings.leaves:
+            settings.leaves[index] = _leaf(settings, index, mixing, input_sums and index != last)
+        if region.is_leaf and index != last:
+            layers.append(settings.leaves[index])
+            continue
         products = [_product(settings, [layers[i] for i in partition]) for partition in region.partitions]
-        return _sum(settings, index, products, is_root)
-    layer: Layer = _input(settings, region, mixing)
-    if input_sums and not is_root:
-        layer = Sum(
-            layer, weight=settings.parameter(_leaf_name(settings, index, layer.units), (layer.units,) * 2)
-        )
-    return _sum(settings, index, [layer], is_root) if is_root else layer
+        inputs = products or [settings.leaves[index]]
+        layers.append(_sum(settings, index, inputs, index == last, number))
+    return layers[-1]
+
+
+def _leaf(settings: _Settings, index: int, mixing: bool, input_sum: bool) -> Layer:
+    layer = _input(settings, settings.regions.regions[index], mixing)
+    if not input_sum:
+        return layer
+    name = _leaf_name(settings, index, layer.units)
+    return Sum(layer, weight=settings.parameter(name, (layer.units,) * 2))
 
 
 def _product(settings: _Settings, inputs: list[Layer]) -> Layer:
     return Kronecker(inputs) if settings.product == "kronecker" else Hadamard(inputs)
 
 
-def _sum(settings: _Settings, index: int, inputs: list[Layer], is_root: bool) -> Layer:
+def _sum(settings: _Settings, index: int, inputs: list[Layer], is_root: bool, component: int) -> Layer:
     available = sum(layer.units for layer in inputs)
     height = settings.heights[index]
     units = settings.roots if is_root else settings.width(available, height)
@@ -149,6 +162,7 @@ def _sum(settings: _Settings, index: int, inputs: list[Layer], is_root: bool) ->
             f"{units} root units over {available} inputs",
             f"use roots ≤ {available}",
         )
+    name = f"component{component}.{name}" if component else name
     return Sum(inputs, weight=settings.parameter(name, (units, available)))
 
 

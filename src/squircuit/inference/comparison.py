@@ -12,7 +12,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
-from squircuit.reference.inner_product import gram, inner_product
+from squircuit.reference.inner_product import inner_product, root_norms
 
 
 class Model(Protocol):
@@ -41,7 +41,7 @@ def overlap(a: Model | Circuit, b: Model | Circuit) -> Tensor:
         1.0
     """
     first, second = _circuit(a), _circuit(b)
-    norms = [gram(c)[0].diagonal().real @ c.mixture for c in (first, second)]
+    norms = [root_norms(c)[0] @ c.mixture for c in (first, second)]
     return inner_product(first, second)[0] / (norms[0] * norms[1]).sqrt()
 
 

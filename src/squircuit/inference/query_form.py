@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.mixture import separated
 from squircuit.errors import StructureError
 from squircuit.execution.network import Network
 from squircuit.execution.partition import FamilyValues
@@ -33,9 +34,10 @@ def needs_joining(structure: Circuit, always: bool = False) -> bool:
     require_valid(structure)
     if all(len(layer.inputs) == 1 for layer in structure.sums):
         return False
-    u1, u4 = satisfies_u1(structure), satisfies_u4(structure)
-    if u1 and u4 and not always:
+    parts = separated(structure)  # no query has products of different roots
+    if not always and all(satisfies_u1(part) and satisfies_u4(part) for part in parts):
         return False
+    u1, u4 = satisfies_u1(structure), satisfies_u4(structure)
     structured = is_structured_decomposable(structure)
     if structured:
         return True

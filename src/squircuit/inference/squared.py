@@ -9,7 +9,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.circuits.required import require_circuit
-from squircuit.reference.inner_product import gram
+from squircuit.reference.inner_product import root_norms
 
 
 def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None) -> Tensor:
@@ -36,7 +36,7 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
         25.0
     """
     require_circuit("marginal", circuit)
-    return gram(circuit, x, over).diagonal(dim1=1, dim2=2).real @ circuit.mixture
+    return root_norms(circuit, x, over) @ circuit.mixture
 
 
 def partition(circuit: Circuit) -> float:

@@ -78,6 +78,7 @@ def table_model(
     regions: RegionGraph | None = None,
     product: Product = "kronecker",
     tie: Tie = None,
+    components: int = 1,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
 ) -> SquaredCircuit:
@@ -87,11 +88,13 @@ def table_model(
         data: a Table, a Dataset (its training rows are used), or what :func:`squircuit.data.table` takes: an
             array, a tensor, a data frame. Missing cells (NaN) are left out of the tree.
         units: K; default 8, or 4 below 2000 rows or where 8 makes more real parameters than there are cells.
-        roots: number of squares that are mixed; default 4, or as many as fit.
+        roots: number of squares that are mixed; default 4, or as many as fit, and 1 of each component.
         size: number of functions of columns that are not discrete; default 24, fewer below 4000 rows.
         continuous: their kind, as for :meth:`squircuit.data.Schema.families`.
         regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
         product, tie: as for :func:`squircuit.build`.
+        components: circuits that are mixed, with weights that are learnt: a few of few units each, such as
+            16 of 2, often fit better than one of many (docs/models.md).
         seed: of the initial weights.
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
 
@@ -110,7 +113,7 @@ def table_model(
     size = _functions(len(observed.rows)) if size is None else size
     families = observed.schema.families(size, continuous)
     offered = UNITS if len(observed.rows) >= FEW_ROWS else UNITS[-1:]
-    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, offered)
+    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components, offered)
     return _model(circuit, seed, dtype, observed.schema, None)
 
 
@@ -121,6 +124,7 @@ def model_for(
     size: int | None = None,
     product: Product = "kronecker",
     tie: Tie | Literal["auto"] = "auto",
+    components: int = 1,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
     parts: Parts = 2,
@@ -131,7 +135,7 @@ def model_for(
     :func:`squircuit.data.load`, folders of images, arrays (n, H, W) and (n, H, W, C).
 
     Args:
-        data, units, roots, size, product, seed, dtype: as for :func:`table_model`.
+        data, units, roots, size, product, components, seed, dtype: as for :func:`table_model`.
         tie: as for :func:`squircuit.build`; "auto" shares one input matrix among all pixels of images, which
             fit better so (docs/models.md), and ties nothing in tables.
         parts: of images, as for :func:`image_model`. Their units are by default the most of 32, 16, 8 and 4
@@ -148,11 +152,13 @@ def model_for(
     is_image = len(observed.shape) > 1
     tie = ("inputs" if is_image else None) if tie == "auto" else tie
     if not is_image:
-        return table_model(observed, units, roots, size, product=product, tie=tie, seed=seed, dtype=dtype)
+        wishes: dict[str, Any] = {"product": product, "tie": tie, "components": components}
+        return table_model(observed, units, roots, size, **wishes, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
     families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
     graph = quad_tree(shape, parts)
-    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, IMAGE_UNITS[parts])
+    offered = IMAGE_UNITS[parts]
+    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components, offered)
     return _model(circuit, seed, dtype, observed.schema, shape)
 
 
@@ -170,12 +176,14 @@ def _circuit(
     product: Product,
     tie: Tie,
     dtype: torch.dtype,
+    components: int,
     offered: Sequence[int],
 ) -> Circuit:
     """The circuit, with units and roots chosen where they are not given."""
+    mixed: dict[str, Any] = {} if components == 1 else {"components": components, "root_weights": "learnable"}
 
     def built(units: Units, roots: int = 1) -> Circuit:
-        return build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype))
+        return build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype), **mixed)
 
     if units is None:
         most = min(family.size for family in families) if product == "hadamard" else max(offered)
@@ -183,7 +191,8 @@ def _circuit(
         few = (k for k in choices if built(k).num_parameters() <= observed.cells)
         units = next(few, choices[-1])
     if roots is None:
-        roots = min(ROOTS, built(units).sums[-1].weight.shape[1])  # no more than the root has inputs
+        most = built(units).sums[-1].weight.shape[1]  # no more than the root has inputs
+        roots = min(ROOTS, most) if components == 1 else 1
     return built(units, roots)
 
 

@@ -26,7 +26,7 @@ from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
 from squircuit.properties import is_unitary
-from squircuit.reference.inner_product import gram
+from squircuit.reference.inner_product import root_norms
 
 
 @final
@@ -283,7 +283,7 @@ class SquaredCircuit(Queries, nn.Module):
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
         if has_cross_terms(self.plan):
             circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
-            norms = gram(circuit)[0].diagonal().real
+            norms = root_norms(circuit)[0]
             return torch.log(norms @ self.mixture().to(norms)).to(self.device)
         stacks = [_in_double(stack) if double else stack for stack in self.stacks()]
         return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())

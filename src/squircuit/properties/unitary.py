@@ -12,6 +12,7 @@ from itertools import combinations
 import torch
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Sum
+from squircuit.circuits.mixture import separated
 from squircuit.circuits.required import require_circuit
 from squircuit.properties.basis import input_pairs
 from squircuit.properties.structure import is_decomposable, is_smooth
@@ -130,8 +131,21 @@ def _distance_from_identity(circuit: Circuit, layer: Sum) -> float:
 
 
 def is_unitary(circuit: Circuit, tolerance: float | None = None) -> Verdict:
-    """Smooth, decomposable and (U1)–(U3): then p = |c|² is normalised, Z = 1 (Thm. 2)."""
+    """Smooth, decomposable and (U1)–(U3): then p = |c|² is normalised, Z = 1 (Thm. 2).
+
+    Z = Σ_r π_r ∫ |c_r|² has no products of different roots, so of a circuit with several root layers, such as
+    a mixture of models, it is enough that the circuit of each has them.
+    """
     require_circuit("is_unitary", circuit)
+    verdict = _is_unitary(circuit, tolerance)
+    if verdict or len(circuit.roots) == 1:
+        return verdict
+    if all(_is_unitary(part, tolerance) for part in separated(circuit)):
+        return Verdict("unitary", True, "U1, U2 and U3 hold for the circuit of each root, so Z = 1")
+    return verdict
+
+
+def _is_unitary(circuit: Circuit, tolerance: float | None) -> Verdict:
     parts = (
         is_smooth(circuit),
         is_decomposable(circuit),

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.layers import is_product, summands
+from squircuit.circuits.mixture import separated
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
@@ -71,6 +72,12 @@ def gram(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None) -> 
     what Alg. Multiply of c and c*, then integrated, computes; cost O(L² S²) with L layers of size at most S.
     """
     return inner_product(circuit, circuit, x, over)
+
+
+def root_norms(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None) -> Tensor:
+    """∫ |c_r(y, z)|² dz of the root units: (n, R). Root layers may split scopes differently."""
+    parts = [gram(part, x, over).diagonal(dim1=1, dim2=2).real for part in separated(circuit)]
+    return torch.cat(parts, dim=1)
 
 
 class PairGrams:

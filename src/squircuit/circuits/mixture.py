@@ -1,0 +1,68 @@
+"""Several circuits as one with the roots of all, and a circuit of several roots taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from squircuit.circuits.circuit import Circuit
+from squircuit.circuits.layers import Input, Layer, Sum
+from squircuit.circuits.parameter import Constraint, Parameter
+
+
+def mixed(circuits: Sequence[Circuit], root_weights: Tensor) -> Circuit:
+    """One circuit with the roots of all: p = Σ_r π_r |c_r|², and no products of different circuits.
+
+    Parameters keep their values and constraints; those of circuit m are called ``m.name``.
+
+    Args:
+        circuits: with weights, over the same variables.
+        root_weights: π, one for each root unit, in the order of the circuits.
+
+    Example:
+        >>> import torch, squircuit as sq
+        >>> trees = sq.regions.balanced_tree(4), sq.regions.linear(4)
+        >>> parts = [sq.build(tree, sq.Categorical(2), units=2).initialise(seed=0) for tree in trees]
+        >>> both = mixed(parts, torch.tensor([0.25, 0.75]))
+        >>> both.num_roots, round(sq.partition(both), 12)
+        (2, 1.0)
+    """
+    roots = [root for number, circuit in enumerate(circuits) for root in _renamed(circuit, f"{number}.")]
+    shape = tuple(root_weights.shape)
+    return Circuit(roots, root_weights=Parameter(shape, Constraint.SIMPLEX, False, "roots", root_weights))
+
+
+def separated(circuit: Circuit) -> list[Circuit]:
+    """A circuit for each root layer, with the values that are there."""
+    if len(circuit.roots) == 1:
+        return [circuit]
+    return [_alone(circuit, Circuit(root, validate=circuit.validated)) for root in circuit.roots]
+
+
+def _alone(circuit: Circuit, part: Circuit) -> Circuit:
+    values = {name: circuit.known_value(parameter) for name, parameter in part.parameters.items()}
+    return part.with_weights({name: value for name, value in values.items() if value is not None})
+
+
+def _renamed(circuit: Circuit, prefix: str) -> list[Layer]:
+    """The root layers of a copy whose parameters have other names, and the circuit's values."""
+    parameters = {
+        p: Parameter(p.shape, p.constraint, p.is_complex, prefix + name, circuit.weights[name])
+        for name, p in circuit.parameters.items()
+    }
+    layers: dict[Layer, Layer] = {}
+    for layer in circuit.layers:
+        layers[layer] = _copy(layer, [layers[item] for item in layer.inputs], parameters)
+    return [layers[root] for root in circuit.roots]
+
+
+def _copy(layer: Layer, inputs: list[Layer], parameters: dict[Parameter, Parameter]) -> Layer:
+    if isinstance(layer, Input):
+        weight = None if layer.weight is None else parameters[layer.weight]
+        shared = {name: parameters[p] for name, p in layer.parameters.items()}
+        units = None if weight is None else layer.units
+        return Input(layer.variable, layer.family, units, weight, layer.first_row, shared)
+    if isinstance(layer, Sum):
+        return Sum(inputs, weight=parameters[layer.weight])
+    return type(layer)(inputs)  # type: ignore[call-arg]

@@ -1,0 +1,76 @@
+"""Several models as one: the mixture of their densities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits.mixture import mixed
+from squircuit.errors import ParameterError
+from squircuit.models.squared_circuit import SquaredCircuit
+
+
+def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = None) -> SquaredCircuit:
+    """p(x) = Σ_m w_m p_m(x) of trained models, as one model with the roots of all.
+
+    Models that were trained apart (from other seeds, on other trees) err in different places, so their
+    mixture scores better than they do: by Jensen's inequality never below the mean of their scores. It is a
+    model like others: normalised, with exact marginals, conditionals and samples, saved to one file. Trained
+    on with :func:`squircuit.fit`, the w_m are learnt as well.
+
+    Args:
+        models: over the same variables; their weights are copied.
+        weights: w, above 0, divided by their sum; default equal.
+
+    Example:
+        >>> import squircuit as sq
+        >>> circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2)
+        >>> first, second = (SquaredCircuit(circuit, seed=seed) for seed in (0, 1))
+        >>> both, x = mixture([first, second]), [[0, 1, 1, 0]]
+        >>> mean = (first.log_prob(x).exp() + second.log_prob(x).exp()) / 2
+        >>> both, bool(torch.isclose(both.log_prob(x).exp(), mean))
+        (SquaredCircuit(unitary, 4 variables, 146 parameters), True)
+    """
+    models = _checked(models)
+    shares = _shares(weights, len(models))
+    logs = [_log_weights(model, share) for model, share in zip(models, shares, strict=True)]
+    circuit = mixed([model.circuit() for model in models], torch.cat(logs).softmax(dim=0))
+    precision = torch.float64 if any(m.precision is torch.float64 for m in models) else torch.float32
+    made = SquaredCircuit(circuit, dtype=precision).to(models[0].device).eval()
+    made.schema, made.shape = models[0].schema, models[0].shape
+    return made
+
+
+def _log_weights(model: SquaredCircuit, share: Tensor) -> Tensor:
+    """log w_m π_r / Z_m of a model's root units: (R,), float64."""
+    log_z = 0.0 if model.is_normalised() else model.log_partition().item()
+    return model.mixture().detach().double().cpu().log() + share.log() - log_z
+
+
+def _checked(models: Sequence[SquaredCircuit]) -> list[SquaredCircuit]:
+    found = list(models) if isinstance(models, Sequence) else []
+    if not found or not all(isinstance(model, SquaredCircuit) for model in found):
+        raise ParameterError(f"mixture: models={models!r}. Fix: pass a list of one SquaredCircuit or more.")
+    for number, model in enumerate(found):
+        if model.structure.domains != found[0].structure.domains:
+            raise ParameterError(
+                f"mixture: model {number} is over other variables or domains than model 0. "
+                "Fix: mix models of the same data."
+            )
+        if model.schema != found[0].schema:
+            raise ParameterError(
+                f"mixture: the columns of model {number} are not those of model 0, so its numbers may mean "
+                "something else. Fix: mix models of the same table, or set their schema to None."
+            )
+    return found
+
+
+def _shares(weights: Sequence[float] | None, count: int) -> Tensor:
+    shares = torch.as_tensor([1.0] * count if weights is None else weights, dtype=torch.float64)
+    if shares.shape != (count,) or not bool((shares > 0).all() and shares.isfinite().all()):
+        raise ParameterError(
+            f"mixture: weights={weights!r} for {count} models. Fix: pass a number above 0 for each."
+        )
+    return shares

@@ -1,0 +1,158 @@
+"""A mixture of models is the mixture of their densities, by enumeration of the parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import oracle
+import squircuit as sq
+
+D = 4
+SHARES = np.array([0.5, 0.3, 0.2])
+
+
+def parts():
+    """Three models of other trees, units, roots and numbers."""
+    trees = sq.regions.balanced_tree(D), sq.regions.linear(D), sq.regions.random_tree(D, seed=3)
+    options = ({"roots": 2}, {"components": 2, "root_weights": "learnable"}, {"is_complex": False})
+    made = [
+        sq.build(tree, sq.Categorical(2), units=2, **option).initialise(seed=seed)
+        for seed, (tree, option) in enumerate(zip(trees, options, strict=True))
+    ]
+    pi = torch.tensor([0.9, 0.1], dtype=torch.float64)
+    made[1] = made[1].with_weights({"roots": pi})
+    return [sq.SquaredCircuit(circuit, dtype=torch.complex128) for circuit in made]
+
+
+def states():
+    return np.array(list(np.ndindex(*(2,) * D)))
+
+
+def expected(models, shares=SHARES):
+    """Σ_m w_m p_m of every state, each p_m by the oracle."""
+    densities = [oracle.density(m.circuit(), states()) / oracle.partition(m.circuit()) for m in models]
+    return np.asarray(shares) @ np.stack(densities)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return parts()
+
+
+@pytest.fixture(scope="module")
+def mixed(models):
+    return sq.mixture(models, SHARES.tolist())
+
+
+def test_its_likelihood_is_the_weighted_sum_of_theirs(models, mixed):
+    np.testing.assert_allclose(mixed.log_prob(states()).exp().detach(), expected(models), atol=1e-12)
+
+
+def test_equal_weights_are_the_default(models):
+    found = sq.mixture(models).log_prob(states()).exp().detach()
+    np.testing.assert_allclose(found, expected(models, [1 / 3] * 3), atol=1e-12)
+
+
+def test_it_is_unitary_and_normalised_although_its_parts_share_no_orthogonality(mixed):
+    assert not sq.satisfies_u1(mixed.circuit())  # it is about all inputs of one circuit
+    assert sq.is_unitary(mixed.circuit())
+    assert sq.partition(mixed.circuit()) == pytest.approx(1)
+    assert mixed.is_unitary
+    assert mixed.is_normalised()
+    assert abs(mixed.log_partition().item()) < 1e-12
+    assert oracle.partition(mixed.circuit()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("missing", [[0], [1, 3], [0, 1, 2], [0, 1, 2, 3]])
+def test_its_marginals_are_sums_over_what_is_missing(models, mixed, missing):
+    p = expected(models).reshape((2,) * D).sum(axis=tuple(missing), keepdims=True)
+    mask = torch.tensor([v in missing for v in range(D)])
+    found = mixed.log_prob(states(), missing=mask).exp().detach()
+    np.testing.assert_allclose(found, np.broadcast_to(p, (2,) * D).ravel(), atol=1e-12)
+
+
+def test_its_conditionals_are_ratios_of_marginals(models, mixed):
+    p = expected(models).reshape((2,) * D)
+    found = mixed.log_conditional(states(), of=[0, 2], given=[1, 3]).exp().detach()
+    np.testing.assert_allclose(found, (p / p.sum(axis=(0, 2), keepdims=True)).ravel(), atol=1e-12)
+
+
+def test_its_samples_follow_it(models, mixed):
+    drawn = mixed.sample(4000, seed=0).long().numpy()
+    counts = np.bincount(np.ravel_multi_index(drawn.T, (2,) * D), minlength=2**D)
+    assert stats.chisquare(counts, expected(models) * len(drawn)).pvalue > 1e-3
+
+
+def test_it_goes_through_a_file(mixed, tmp_path):
+    mixed.save(tmp_path / "mixed.safetensors")
+    again = sq.load(tmp_path / "mixed.safetensors")
+    assert torch.equal(again.log_prob(states()), mixed.log_prob(states()))
+    assert again.is_unitary
+    assert again.is_normalised()
+
+
+def test_models_that_are_not_normalised_count_with_their_own_z():
+    circuit = sq.build(sq.regions.linear(D), sq.Categorical(2), units=2, unitary=False)
+    free = sq.SquaredCircuit(circuit.initialise(seed=5), dtype=torch.complex128)
+    models = [parts()[0], free]
+    assert abs(free.log_partition().item()) > 0.1
+    found = sq.mixture(models, [0.25, 0.75]).log_prob(states()).exp().detach()
+    np.testing.assert_allclose(found, expected(models, [0.25, 0.75]), atol=1e-12)
+
+
+def test_parts_with_several_splits_keep_their_marginals():
+    graph = sq.regions.random_tree(3, seed=0, repetitions=2)
+    models = [
+        sq.SquaredCircuit(sq.build(graph, sq.Categorical(4), units=2), seed=s, dtype=torch.complex128)
+        for s in (0, 1)
+    ]
+    rows, mask = torch.tensor([[0, 1, 2], [3, 3, 0]]), torch.tensor([True, False, False])
+    found = sq.mixture(models).log_prob(rows, missing=mask).exp().detach()
+    over = [oracle.marginal(m.circuit(), rows.numpy().astype(float), {0}) for m in models]
+    np.testing.assert_allclose(found, sum(over) / 2, atol=1e-12)
+
+
+def test_a_mixture_with_a_part_off_the_manifold_is_not_unitary():
+    circuit = sq.mixture(parts()).circuit()
+    name = next(name for name in circuit.weights if name.startswith("2.region"))
+    twice = circuit.with_weights({name: 2 * circuit.weights[name]})
+    assert sq.is_unitary(twice).holds is False
+    assert sq.partition(twice) == pytest.approx(oracle.partition(twice))
+    assert oracle.partition(twice) > 1.1
+
+
+def test_it_can_be_trained_on_with_its_weights_and_stays_normalised():
+    x = torch.zeros(64, D, dtype=torch.long)
+    models = parts()[:2]
+    mixed = sq.mixture(models)
+    before, shares = mixed.log_prob(x[:1]).item(), mixed.mixture().detach().clone()
+    sq.fit(mixed, x, x, epochs=3, lr_free=0.1, progress=False)
+    assert mixed.log_prob(x[:1]).item() > before
+    assert not torch.equal(mixed.mixture(), shares)
+    assert abs(mixed.log_partition().item()) < 1e-9
+
+
+def test_columns_are_kept_and_other_data_is_refused():
+    table = {"a": [0, 1, 1, 0], "b": [1, 1, 0, 0]}
+    first, second = (sq.table_model(table, seed=seed) for seed in (0, 1))
+    assert sq.mixture([first, second]).schema == first.schema
+    other = sq.table_model({"a": [0, 1, 1, 0], "c": [1, 1, 0, 0]})
+    with pytest.raises(sq.ParameterError, match=r"columns of model 1 are not those of model 0.*Fix"):
+        sq.mixture([first, other])
+    with pytest.raises(sq.ParameterError, match=r"model 1 is over other variables"):
+        sq.mixture([first, parts()[0]])
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0, 1.0], [1.0, -1.0, 2.0], [1.0, float("nan"), 1.0]])
+def test_weights_that_are_none_are_refused(models, weights):
+    with pytest.raises(sq.ParameterError, match=r"for 3 models. Fix: pass a number above 0 for each"):
+        sq.mixture(models, weights)
+
+
+@pytest.mark.parametrize("models", [[], [1], sq.build(sq.regions.linear(2), sq.Categorical(2), 2)])
+def test_what_is_no_list_of_models_is_refused(models):
+    with pytest.raises(sq.ParameterError, match=r"pass a list of one SquaredCircuit or more"):
+        sq.mixture(models)

@@ -214,10 +214,17 @@ def test_the_first_component_is_the_circuit_without_components():
     assert oracle.amplitudes(two, rows)[:, 1] != pytest.approx(oracle.amplitudes(one, rows)[:, 0])
 
 
-def test_tied_levels_are_tied_within_a_component():
-    circuit = sq.build(quad_tree((4, 4)), sq.Categorical(2), 2, tie=1, components=2)
-    lowest = {layer.weight for layer in circuit.sums if len(layer.scope) == 4}
-    assert len(lowest) == 2
+def test_components_share_the_layers_of_tied_levels_and_are_normalised():
+    circuit = sq.build(quad_tree((2, 4), parts=2), sq.Categorical(2), 2, roots=2, tie=1, components=3)
+    heights = {2: 4, 4: 2 * 3, 8: 3}  # pixels of a region: its sums
+    assert {n: sum(len(layer.scope) == n for layer in circuit.sums) for n in heights} == heights
+    assert len({layer.weight for layer in circuit.sums if len(layer.scope) == 2}) == 1
+    circuit = circuit.initialise(seed=0)
+    assert oracle.partition(circuit) == pytest.approx(1)
+    rows, _ = oracle.assignments(circuit, range(8))
+    density = (abs(oracle.amplitudes(circuit, rows)) ** 2).sum(axis=1) / circuit.num_roots
+    found = sq.SquaredCircuit(circuit, dtype=torch.complex128).log_prob(rows)
+    assert found.exp().tolist() == pytest.approx(density.tolist())
 
 
 def test_components_of_one_variable_and_with_input_sums_are_normalised():

@@ -56,9 +56,9 @@ def build(
         mixing: input layers are K mixtures of the family's functions; False: the functions themselves.
         input_sums: add a K×K sum on top of every input layer (the paper's benchmark set-up).
         root_weights: weights of the root units in p = Σ_r π_r |c_r|².
-        components: M circuits with sums of their own above the same inputs, which are mixed: R root units
-            each, M·R in all. The root units of one component are orthogonal to each other; those of different
-            components need not be (docs/models.md, "Mixtures").
+        components: M circuits with sums of their own above the same inputs and tied levels, which are mixed:
+            R root units each, M·R in all. The root units of one component are orthogonal to each other; those
+            of different components need not be (docs/models.md, "Mixtures").
 
     Example:
         >>> from squircuit.families import Categorical
@@ -93,7 +93,7 @@ class _Settings:
     unitary: bool
     is_complex: bool
     made: dict[str, Parameter] = field(default_factory=dict)
-    leaves: dict[int, Layer] = field(default_factory=dict)  # region -> its layer, which components share
+    shared: dict[int, Layer] = field(default_factory=dict)  # region -> its layer, which components share
     used_rows: Counter[int] = field(default_factory=Counter)  # variable -> rows given to its leaves
 
     def __post_init__(self) -> None:
@@ -107,6 +107,19 @@ class _Settings:
         if self.tie is None:
             return -1
         return 0 if self.tie == "inputs" else int(self.tie)
+
+    @property
+    def last(self) -> int:
+        """The region of the root."""
+        return len(self.regions.regions) - 1
+
+    def is_shared(self, index: int) -> bool:
+        """All components have the same layer there: of inputs and of tied levels."""
+        return self.regions.regions[index].is_leaf or self.is_tied(index)
+
+    def is_tied(self, index: int) -> bool:
+        """All sums of one shape at that height have one weight."""
+        return self.heights[index] <= self.tied_levels and index != self.last
 
     def parameter(self, name: str, shape: tuple[int, int]) -> Parameter:
         constraint = Constraint.SEMI_UNITARY if self.unitary else Constraint.FREE
@@ -124,17 +137,18 @@ class _Settings:
 def _component(settings: _Settings, number: int, mixing: bool, input_sums: bool) -> Layer:
     """The root layer of one component: a layer for each region, from the leaves up."""
     layers: list[Layer] = []
-    last = len(settings.regions.regions) - 1
     for index, region in enumerate(settings.regions.regions):
-        if region.is_leaf and index not in settings.leaves:
-            settings.leaves[index] = _leaf(settings, index, mixing, input_sums and index != last)
-        if region.is_leaf and index != last:
-            layers.append(settings.leaves[index])
-            continue
-        products = [_product(settings, [layers[i] for i in partition]) for partition in region.partitions]
-        inputs = products or [settings.leaves[index]]
-        layers.append(_sum(settings, index, inputs, index == last, number))
-    return layers[-1]
+        layer = settings.shared.get(index)
+        if layer is None and region.is_leaf:
+            layer = _leaf(settings, index, mixing, input_sums and index != settings.last)
+        elif layer is None:
+            products = [_product(settings, [layers[i] for i in partition]) for partition in region.partitions]
+            layer = _sum(settings, index, products, number)
+        if settings.is_shared(index):
+            settings.shared[index] = layer
+        layers.append(layer)
+    has_sum = settings.regions.regions[-1].partitions  # of one variable there is an input layer alone
+    return layers[-1] if has_sum else _sum(settings, settings.last, layers[-1:], number)
 
 
 def _leaf(settings: _Settings, index: int, mixing: bool, input_sum: bool) -> Layer:
@@ -149,12 +163,11 @@ def _product(settings: _Settings, inputs: list[Layer]) -> Layer:
     return Kronecker(inputs) if settings.product == "kronecker" else Hadamard(inputs)
 
 
-def _sum(settings: _Settings, index: int, inputs: list[Layer], is_root: bool, component: int) -> Layer:
-    available = sum(layer.units for layer in inputs)
+def _sum(settings: _Settings, index: int, inputs: list[Layer], component: int) -> Layer:
+    available, is_root = sum(layer.units for layer in inputs), index == settings.last
     height = settings.heights[index]
     units = settings.roots if is_root else settings.width(available, height)
-    tied = height <= settings.tied_levels and not is_root
-    name = f"level{height}.{units}x{available}" if tied else f"region{index}"
+    name = f"level{height}.{units}x{available}" if settings.is_tied(index) else f"region{index}"
     if is_root and settings.unitary and units > available:
         raise StructureError(
             "semi-unitary (U3)",

@@ -58,9 +58,9 @@ class Kind:
 
 
 KINDS = {
-    "unitary": Kind("unitary", "kronecker", True, {"lr": 0.2}),
+    "unitary": Kind("unitary", "kronecker", True, {"lr": 0.4, "average": 0.998}),
     "squared": Kind("squared", "hadamard", False, {"lr": 0.01}),
-    "splits": Kind("splits", "kronecker", True, {"lr": 0.2}),
+    "splits": Kind("splits", "kronecker", True, {"lr": 0.4, "average": 0.998}),
 }
 
 

@@ -15,7 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from squircuit.data import Schema, table
+from squircuit.data import Schema, Table, table
+from squircuit.errors import ParameterError
 from squircuit.estimators.rows import (
     Rows,
     cells_of,
@@ -25,7 +26,7 @@ from squircuit.estimators.rows import (
     require_no_texts,
     wishes,
 )
-from squircuit.models import SquaredCircuit, load, table_model
+from squircuit.models import SquaredCircuit, load, mixture, table_model
 from squircuit.training import History, fit
 
 BLOCK = 4096  #: rows that are asked about at once
@@ -56,14 +57,27 @@ class CircuitEstimator(BaseEstimator, ABC):
         names = names_of(X)
         seed = self._seed(self.random_state)
         rows = table(X, wishes(self.columns, names))
-        units, roots, size = (_plain(option) for option in (self.units, self.roots, self.size))
-        model = table_model(rows, units, roots, size, seed=seed, dtype=torch.complex128)
-        model.to(self.device)
-        self.history_ = fit(model, rows, seed=seed, **self._options())
-        self.model_ = model.eval()
+        trained = [self._member(rows, seed + number) for number in range(self._count_members())]
+        self.model_, self.history_ = trained[0]
+        if len(trained) > 1:
+            self.model_ = mixture([model for model, _ in trained])
         self._positions = [names.index(name) for name in rows.schema.names]
         self._frame = frame_kind(X)
         return self
+
+    def _count_members(self) -> int:
+        members = _plain(self.members)
+        if isinstance(members, bool) or not isinstance(members, int) or members < 1:
+            raise ParameterError(f"members={members!r}. Fix: pass a number of models, 1 or more.")
+        return members
+
+    def _member(self, rows: Table, seed: int) -> tuple[SquaredCircuit, History]:
+        """One trained model."""
+        names = ("units", "roots", "size", "components")
+        options = {name: _plain(getattr(self, name)) for name in names}
+        model = table_model(rows, **options, seed=seed, dtype=torch.complex128).to(self.device)
+        history = fit(model, rows, seed=seed, **self._options())
+        return model.eval(), history
 
     def _options(self) -> dict[str, Any]:
         """The parameters that are options of training."""

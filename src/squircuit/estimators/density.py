@@ -30,6 +30,9 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         roots: number of squares that are mixed; None: 4, or as many as fit.
         size: number of functions of columns that are not discrete; None: 8 below 300 rows, 12 below 2000, 16
             below 4000, else 24.
+        components: circuits above the same inputs that are mixed with learnt weights.
+        members: models that are trained apart, from other weights and with other rows held out, and mixed:
+            the density is better than theirs, and training takes so many times as long.
         columns: types that replace the inferred ones: a text for all columns, such as ``"continuous"`` or
             ``"count:0:16"``, or a mapping from names (of arrays: numbers) to such texts. "drop" leaves a
             column out. See :func:`squircuit.data.table`.
@@ -43,7 +46,7 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
     Attributes:
         model_: the trained :class:`squircuit.SquaredCircuit`, which answers all other questions; its
             ``schema`` says which types the columns have.
-        history_: of training, see :class:`squircuit.History`.
+        history_: of training, see :class:`squircuit.History`; of several members that of the first.
         n_features_in_, feature_names_in_: of ``fit``; the names where all are texts.
 
     Pickles (joblib's, too) hold the model as its file format does, and load it on the CPU.
@@ -63,6 +66,8 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         units: int | None = None,
         roots: int | None = None,
         size: int | None = None,
+        components: int = 1,
+        members: int = 1,
         columns: Any = None,
         epochs: Any = "auto",
         lr: Any = "auto",
@@ -76,6 +81,8 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         self.units = units
         self.roots = roots
         self.size = size
+        self.components = components
+        self.members = members
         self.columns = columns
         self.epochs = epochs
         self.lr = lr

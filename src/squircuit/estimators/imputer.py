@@ -34,8 +34,8 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
             periodic columns the mean direction; of texts the most probable category); "mode", the most
             probable state, or the point of highest density, of each cell by itself; "sample", one sample of
             all that a row lacks, jointly.
-        units, roots, size, columns: as for :class:`SquaredCircuitDensity`; columns that are dropped are
-            passed through.
+        units, roots, size, components, members, columns: as for :class:`SquaredCircuitDensity`; columns that
+            are dropped are passed through.
         epochs, lr, batch, valid_fraction, patience, device, verbose: likewise.
         random_state: as for :class:`SquaredCircuitDensity`, and of the samples.
 
@@ -57,6 +57,8 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         units: int | None = None,
         roots: int | None = None,
         size: int | None = None,
+        components: int = 1,
+        members: int = 1,
         columns: Any = None,
         epochs: Any = "auto",
         lr: Any = "auto",
@@ -71,6 +73,8 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         self.units = units
         self.roots = roots
         self.size = size
+        self.components = components
+        self.members = members
         self.columns = columns
         self.epochs = epochs
         self.lr = lr

@@ -20,7 +20,7 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
 
     Args:
         contamination: share of the training rows that is beyond the threshold, in (0, 0.5].
-        units, roots, size, columns: as for :class:`SquaredCircuitDensity`.
+        units, roots, size, components, members, columns: as for :class:`SquaredCircuitDensity`.
         epochs, lr, batch, valid_fraction, patience, random_state, device, verbose: likewise.
 
     Attributes:
@@ -42,6 +42,8 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         units: int | None = None,
         roots: int | None = None,
         size: int | None = None,
+        components: int = 1,
+        members: int = 1,
         columns: Any = None,
         epochs: Any = "auto",
         lr: Any = "auto",
@@ -56,6 +58,8 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         self.units = units
         self.roots = roots
         self.size = size
+        self.components = components
+        self.members = members
         self.columns = columns
         self.epochs = epochs
         self.lr = lr

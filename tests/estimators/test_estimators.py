@@ -328,7 +328,7 @@ def test_several_members_are_the_mixture_of_estimators_with_other_seeds():
     for number in range(2):
         model = sq.table_model(table, 2, size=6, components=2, seed=seed + number, dtype=torch.complex128)
         sq.fit(model, table, seed=seed + number, epochs=2, patience=10, valid_fraction=0.1, progress=False)
-        scores.append(model.log_prob(torch.as_tensor(X)).exp())
+        scores.append(model.log_prob(torch.as_tensor(X)).detach().exp())
     assert np.exp(mixed.score_samples(X)) == pytest.approx((scores[0] + scores[1]).numpy() / 2)
     assert pickle.loads(pickle.dumps(mixed)).score(X) == pytest.approx(mixed.score(X))
     with pytest.raises(sq.ParameterError, match="members=0"):

@@ -106,8 +106,10 @@ def draw(folder: Path) -> Figure:
     for axis, data in zip(figure.subplots(1, 2), DATA, strict=True):
         for colour, kind in zip(("tab:orange", "tab:blue", "tab:green"), KINDS, strict=True):
             rows = _rows(f"images-{data}-{kind}", folder)
-            axis.plot(*_means(rows, "test_bpd"), "o-", color=colour, markersize=4, label=f"{kind}, here")
-            axis.plot(*_means(rows, "paper"), "x:", color=colour, markersize=4, label=f"{kind}, the paper")
+            for score, line, whose in (("test_bpd", "o-", "here"), ("paper", "x:", "the paper")):
+                sizes, means = _means(rows, score)
+                if sizes:
+                    axis.plot(sizes, means, line, color=colour, markersize=4, label=f"{kind}, {whose}")
         best = [row for row in _rows("best", folder) if row["data"] == data]
         axis.plot(*_means(best, "test_bpd"), "*", color="black", markersize=10, label="preset best")
         axis.set(title=data, xlabel="parameters", ylabel="bits per dimension, test", xscale="log")
@@ -143,6 +145,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--draw", action="store_true", help="draw the figure of the rows that are there")
     options = parser.parse_args(arguments)
     if options.draw:
+        if not list(options.out.glob("images-*.jsonl")):
+            parser.error(f"there are no rows images-*.jsonl in {options.out}: train some models first")
         save_figure(draw(options.out), options.out / "images.png")
         return []
     data, rows = sq.data.load(options.data, options.folder), []

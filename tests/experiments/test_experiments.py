@@ -157,3 +157,18 @@ def test_rows_of_the_same_data_model_and_seed_are_replaced_and_others_kept(tmp_p
     record.write([row("b", 0, 3.0), row("b", 1, 4.0)], tmp_path)
     found = [(r["data"], r["seed"], r["test_bpd"]) for r in record.read("name", tmp_path)]
     assert found == [("a", 0, 1.0), ("b", 0, 3.0), ("b", 1, 4.0)]
+
+
+def test_the_figure_of_images_needs_rows_and_shows_the_mean_of_the_seeds(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        images.main(["--draw", "--out", str(tmp_path)])
+    assert "train some models first" in capsys.readouterr().err
+    for seed, score in ((0, 1.0), (1, 2.0)):
+        row = record.Row(
+            "images-mnist-unitary", "mnist", "K=4", 100, seed, {"test_bpd": score}, 0.1, {"test_bpd": 3.0}
+        )
+        record.write([row], tmp_path)
+    images.main(["--draw", "--out", str(tmp_path)])
+    assert (tmp_path / "images.png").stat().st_size > 1000
+    axis = images.draw(tmp_path).axes[0]
+    assert [line.get_ydata().tolist() for line in axis.get_lines()] == [[1.5], [3.0], []]

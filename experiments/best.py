@@ -14,7 +14,7 @@ import time
 import torch
 
 import squircuit as sq
-from images import bits
+from images import scores_of, show
 from record import Row, arguments_of, parameters, write
 from record import run as as_program
 from squircuit import presets
@@ -33,13 +33,8 @@ def run(data: sq.data.Dataset, preset: str, seed: int, device: str, changes: dic
     model = sq.model_for(data, seed=seed, **chosen["model"]).to(device)
     started = time.monotonic()
     history = sq.fit(model, data, seed=seed, progress=sys.stderr.isatty(), **training)
-    minutes, best = (time.monotonic() - started) / 60, history.best
-    scores = {
-        "test_bpd": bits(model, torch.as_tensor(data.test).long()),
-        "valid_bpd": float("nan") if best is None or best.valid is None else best.valid,
-        "train_bpd": history.rows[-1].train,
-        "log_z": model.log_partition().item(),
-    }
+    minutes = (time.monotonic() - started) / 60
+    scores = scores_of(model, history, torch.as_tensor(data.test))
     detail = {**chosen["model"], **training, "best_epoch": history.best_epoch}
     paper = PUBLISHED.get(data.name, {})
     return Row("best", data.name, f"preset {preset}", parameters(model), seed, scores, minutes, paper, detail)
@@ -61,12 +56,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         for seed in options.seeds:
             rows.append(run(data, options.preset, seed, options.device, changes))
             write(rows, options.out)
-            shown = ", ".join(
-                f"{k} {v:.4g}" if k == "log_z" else f"{k} {v:.4f}" for k, v in rows[-1].scores.items()
-            )
-            print(
-                f"{name}: {shown}; published {dict(rows[-1].paper)}; {rows[-1].minutes:.1f} min", flush=True
-            )
+            show(rows[-1])
     return rows
 
 

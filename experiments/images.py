@@ -72,6 +72,26 @@ def bits(model: sq.SquaredCircuit, rows: torch.Tensor) -> float:
     return -float(torch.stack(parts).sum()) / rows.numel() / math.log(2)
 
 
+def scores_of(model: sq.SquaredCircuit, history: sq.History, test: torch.Tensor) -> dict[str, float]:
+    """Bits per dimension of the test images, of the best validation and of the last epoch, and log Z."""
+    best = history.best
+    return {
+        "test_bpd": bits(model, test.long()),
+        "valid_bpd": math.nan if best is None or best.valid is None else best.valid,
+        "train_bpd": history.rows[-1].train,
+        "log_z": model.log_partition().item(),
+    }
+
+
+def show(row: Row) -> None:
+    """A row in one line."""
+    scores = ", ".join(f"{k} {v:.4g}" if k == "log_z" else f"{k} {v:.4f}" for k, v in row.scores.items())
+    published = f"published {dict(row.paper)}"
+    print(
+        f"{row.data}, {row.model}, seed {row.seed}: {scores}; {published}; {row.minutes:.1f} min", flush=True
+    )
+
+
 def run(
     data: sq.data.Dataset, kind: Kind, units: int, seed: int, device: str, epochs: int, rows: int | None
 ) -> Row:
@@ -82,20 +102,12 @@ def run(
     started = time.monotonic()
     history = sq.fit(model, train, valid, progress=False, valid_every=max(1, epochs // 20), **options)
     minutes = (time.monotonic() - started) / 60
-    best = history.best
-    scores = {
-        "test_bpd": bits(model, test.long()),
-        "valid_bpd": math.nan if best is None or best.valid is None else best.valid,
-        "train_bpd": history.rows[-1].train,
-        "log_z": model.log_partition().item(),
-    }
     printed = PUBLISHED.get((data.name, kind.name), {}).get(units)
     paper = {} if printed is None else {"test_bpd": printed}
     name = f"images-{data.name}-{kind.name}"
     title = f"{'⊥' if kind.unitary else '±'} {kind.product} K={units}"
-    return Row(
-        name, data.name, title, parameters(model), seed, scores, minutes, paper, options | {"units": units}
-    )
+    scores, detail = scores_of(model, history, test), options | {"units": units}
+    return Row(name, data.name, title, parameters(model), seed, scores, minutes, paper, detail)
 
 
 def draw(folder: Path) -> Figure:
@@ -155,10 +167,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             row = run(data, KINDS[options.kind], units, seed, options.device, options.epochs, options.rows)
             rows.append(row)
             write(rows, options.out)  # after every model: a long run that is stopped keeps what it has
-            shown = ", ".join(
-                f"{k} {v:.4g}" if k == "log_z" else f"{k} {v:.4f}" for k, v in row.scores.items()
-            )
-            print(f"{row.model} seed {seed}: {shown}; paper {row.paper}; {row.minutes:.1f} min", flush=True)
+            show(row)
     return rows
 
 

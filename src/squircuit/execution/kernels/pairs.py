@@ -3,7 +3,8 @@
 The vector a ⊗ b and the gradients of its entries live in registers alone, tile by tile, between the numbers
 they are made of and the matrix units. Twin: the plain half of ``weighted_product``, which writes T = W b, of
 K·I·B numbers a layer. Contract: the same result up to TF32 and the order of summation, for contiguous float32
-planes on a CUDA device; so these serve in training steps alone.
+planes on a CUDA device; so these serve in training steps alone. Tiles fill the 227 KB of shared memory that a
+Hopper processor has; on other devices the twin serves.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ except ImportError:  # pragma: no cover - depends on the machine
     triton = None
 
 LEAST_UNITS, MOST_UNITS = 32, 128  # rows of W: with fewer the twin is faster, more do not fit the registers
+HOPPER = 9  # compute capability
 PROGRAMS = 528  # that the gradient of a tied weight is spread over: four for each processor of an H200
 
 
 def usable(weight: Tensor, factors: list[Tensor]) -> bool:
-    """The kernels can serve: complex planes in single precision on a CUDA device, TF32 allowed."""
+    """The kernels can serve: complex planes in single precision on a Hopper device, TF32 allowed."""
     return (
         triton is not None
+        and weight[0].numel() < 1 << 31  # places in a matrix are numbers of 32 bits
         and LEAST_UNITS <= weight.shape[1] <= MOST_UNITS
         and all(t.is_cuda and t.dtype == torch.float32 and t.is_contiguous() for t in (weight, *factors))
         and factors[0].shape[2] == 2
         and torch.backends.cuda.matmul.allow_tf32
+        and torch.cuda.get_device_capability(weight.device)[0] == HOPPER
     )
 
 

@@ -9,13 +9,14 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from squircuit.errors import SquircuitError
 from squircuit.storage.atomic import replace
 
 if TYPE_CHECKING:
@@ -95,12 +96,14 @@ def arguments_of(words: str | None) -> argparse.ArgumentParser:
 
 def run(main: Callable[[], list[Row]]) -> None:
     """An experiment as a program; with --json its rows are one document on standard output."""
-    if "--json" not in sys.argv:
-        main()
-        return
-    with redirect_stdout(sys.stderr):
-        rows = main()
-    print(json.dumps({"rows": [flat(row) for row in rows]}))
+    aside = redirect_stdout(sys.stderr) if "--json" in sys.argv else nullcontext()
+    try:
+        with aside:
+            rows = main()
+    except SquircuitError as error:
+        sys.exit(f"error: {error}")
+    if "--json" in sys.argv:
+        print(json.dumps({"rows": [flat(row) for row in rows]}))
 
 
 def save_figure(figure: Figure, path: Path, dpi: int = 80) -> None:

@@ -172,3 +172,13 @@ def test_the_figure_of_images_needs_rows_and_shows_the_mean_of_the_seeds(tmp_pat
     assert (tmp_path / "images.png").stat().st_size > 1000
     axis = images.draw(tmp_path).axes[0]
     assert [line.get_ydata().tolist() for line in axis.get_lines()] == [[1.5], [3.0], []]
+
+
+def test_an_error_of_the_library_ends_an_experiment_in_one_line(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["best.py", "--data", "mnist"])
+
+    def main():
+        raise sq.DataError("no such file. Fix: put it there.")
+
+    with pytest.raises(SystemExit, match=r"^error: no such file\. Fix: put it there\.$"):
+        record.run(main)

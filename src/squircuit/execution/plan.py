@@ -4,6 +4,7 @@ A plan is pure data. Outputs of all layers with K units live in one *pool* of sh
 of F layers (F *folds*) writes a contiguous stretch of a pool and reads its inputs from stretches or, where
 they lie scattered, by index. Folds are ordered by who reads them, so that in a tree every read is a stretch.
 Weights of a group's layers are one stacked tensor (F, K1, K2), or (1, K1, K2) where the layers are tied.
+A sum over the bare functions of one variable, W φ(x), is planned as what it is: an input layer with a weight.
 """
 
 from __future__ import annotations
@@ -187,11 +188,14 @@ def make_plan(circuit: Circuit) -> Plan:
 @dataclass
 class _Planner:
     circuit: Circuit
-    users: dict[Layer, list[Layer]] = field(default_factory=lambda: defaultdict(list))
+    inputs: dict[Layer, Input] = field(default_factory=dict)  # what is planned as an input layer
     slots: dict[Layer, int] = field(default_factory=dict)
     stacks: list[Stack] = field(default_factory=list)
     entries: dict[Parameter, tuple[int, int]] = field(default_factory=dict)  # parameter -> stack, entry
     tied: set[Parameter] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.inputs = {layer: found for layer in self.circuit.layers if (found := _as_input(layer))}
 
     def plan(self) -> Plan:
         groups = self._ordered(self._grouped())
@@ -213,20 +217,16 @@ class _Planner:
         depths: dict[Layer, int] = {}
         groups: dict[Hashable, list[Layer]] = defaultdict(list)
         for layer in self._materialised():
-            reads = [item for branch in _reads(layer) for item in branch]
+            reads = [item for branch in self._reads(layer) for item in branch]
             depths[layer] = 1 + max((depths[item] for item in reads), default=-1)
-            for item in reads:
-                self.users[item].append(layer)
-            groups[depths[layer], _signature(layer, self.tied)].append(layer)
+            groups[depths[layer], self._signature(layer)].append(layer)
         return [groups[key] for key in sorted(groups, key=lambda key: key[0])]  # type: ignore[index]
 
     def _materialised(self) -> list[Layer]:
-        """All layers but the products that only sums read: those are fused with the sums."""
-        read_by_others = {
-            i for layer in self.circuit.layers if not isinstance(layer, Sum) for i in layer.inputs
-        }
-        kept = read_by_others | set(self.circuit.roots)
-        return [layer for layer in self.circuit.layers if not is_product(layer) or layer in kept]
+        """All layers but those fused with the sums that alone read them: products and bare functions."""
+        read = {item for layer in self.circuit.layers for items in self._reads(layer) for item in items}
+        kept = read | set(self.circuit.roots)
+        return [layer for layer in self.circuit.layers if isinstance(layer, Sum) or layer in kept]
 
     def _shared_parameters(self) -> set[Parameter]:
         uses: dict[Parameter, set[tuple[int, int]]] = defaultdict(set)
@@ -237,6 +237,34 @@ class _Planner:
                 uses[layer.weight].add(place)
         return {parameter for parameter, places in uses.items() if len(places) > 1}
 
+    def _reads(self, layer: Layer) -> list[tuple[Layer, ...]]:
+        """What a layer reads where it is materialised: for a sum, the factors of each input."""
+        if layer in self.inputs:
+            return []
+        return [factors(item) for item in layer.inputs] if isinstance(layer, Sum) else [layer.inputs]
+
+    def _signature(self, layer: Layer) -> Hashable:
+        """Layers with equal signatures at one depth are one group."""
+        if layer in self.inputs:
+            return self._input_signature(self.inputs[layer])
+        if not isinstance(layer, Sum):
+            return layer.kind, tuple(item.units for item in layer.inputs)
+        weight = layer.weight
+        reads = tuple(
+            (item.kind if is_product(item) else "", tuple(f.units for f in items))
+            for item, items in zip(layer.inputs, self._reads(layer), strict=True)
+        )
+        shared = weight if weight in self.tied else None
+        return "sum", layer.units, weight.is_complex, weight.constraint, reads, shared
+
+    def _input_signature(self, layer: Input) -> Hashable:
+        weight = layer.weight
+        if weight is None:
+            return "input", layer.family, layer.units
+        shared = weight if weight in self.tied else None
+        kind = weight.shape, weight.is_complex, weight.constraint
+        return "input", layer.family, layer.units, kind, layer.first_row, shared
+
     def _ordered(self, groups: list[list[Layer]]) -> list[list[Layer]]:
         """Folds in the order in which they are read, decided from the roots downwards."""
         rank: dict[Layer, tuple[int, ...]] = {}
@@ -245,15 +273,15 @@ class _Planner:
             members = sorted(members, key=lambda layer: rank.get(layer, ()))
             ordered.append(members)
             for fold, layer in enumerate(members):
-                for branch, items in enumerate(_reads(layer)):
+                for branch, items in enumerate(self._reads(layer)):
                     for position, item in enumerate(items):
                         rank.setdefault(item, (-number, branch, position, fold))
         return ordered[::-1]
 
     def _group(self, members: list[Layer], writes: range) -> Group:
         first = members[0]
-        if isinstance(first, Input):
-            return self._input_group([m for m in members if isinstance(m, Input)], writes)
+        if first in self.inputs:
+            return self._input_group([self.inputs[m] for m in members], writes)
         if isinstance(first, Sum):
             sums = [m for m in members if isinstance(m, Sum)]
             weight = self._use([m.weight for m in sums], "sum")
@@ -286,7 +314,7 @@ class _Planner:
     def _stack_inputs(self, groups: list[list[Layer]]) -> None:
         """One stack for the input weights of one shape: several groups may use different rows of them."""
         weights: dict[Hashable, dict[Parameter, None]] = defaultdict(dict)
-        for layer in (layer for members in groups for layer in members if isinstance(layer, Input)):
+        for layer in (self.inputs[layer] for members in groups for layer in members if layer in self.inputs):
             if layer.weight is not None:
                 weight = layer.weight
                 alone = weight if weight in self.tied else None
@@ -317,37 +345,16 @@ class _Planner:
         return Branch(kind if len(widths) > 1 else "linear", widths, reads, columns)
 
 
-def _reads(layer: Layer) -> list[tuple[Layer, ...]]:
-    """What a materialised layer reads: for a sum, the factors of each input."""
-    if isinstance(layer, Sum):
-        return [factors(item) for item in layer.inputs]
-    return [layer.inputs] if layer.inputs else []
-
-
-def _signature(layer: Layer, tied: set[Parameter]) -> Hashable:
-    """Layers with equal signatures at one depth are one group."""
+def _as_input(layer: Layer) -> Input | None:
+    """The layer itself, or the input layer W φ(x) that a sum over the functions φ of one variable is."""
     if isinstance(layer, Input):
-        weight = layer.weight
-        place = (
-            None if weight is None else (weight.shape, weight.is_complex, weight.constraint, layer.first_row)
-        )
-        shared = weight if weight in tied else None
-        return "input", layer.family, layer.units, place, shared
-    if isinstance(layer, Sum):
-        weight = layer.weight
-        reads = tuple(
-            (item.kind if is_product(item) else "", tuple(f.units for f in items))
-            for item, items in zip(layer.inputs, _reads(layer), strict=True)
-        )
-        return (
-            "sum",
-            layer.units,
-            weight.is_complex,
-            weight.constraint,
-            reads,
-            weight if weight in tied else None,
-        )
-    return layer.kind, tuple(item.units for item in layer.inputs)
+        return layer
+    if not isinstance(layer, Sum) or len(layer.inputs) > 1:
+        return None
+    (bare,) = layer.inputs
+    if not isinstance(bare, Input) or bare.weight is not None:
+        return None
+    return Input(bare.variable, bare.family, weight=layer.weight, parameters=bare.parameters)
 
 
 def _slots(places: list[int]) -> Slots:

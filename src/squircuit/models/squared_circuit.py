@@ -78,10 +78,9 @@ class SquaredCircuit(Queries, nn.Module):
         real = dtype.to_real()
         self._is_complex = circuit.is_complex
         for stack in self.plan.stacks:
-            value = torch.stack([structure.weights[name] for name in stack.parameters])
-            self._hold(
-                stack.name, value.to(real.to_complex() if stack.is_complex else real), stack.constraint
-            )
+            kind = real.to_complex() if stack.is_complex else real
+            value = torch.stack([structure.weights[name].to(kind) for name in stack.parameters])
+            self._hold(stack.name, value, stack.constraint)
         self.learnt = self._hold_learnt(structure, real)
         if circuit.root_weights is not None:
             self._hold("root_logits", structure.mixture.log().to(real), "free")

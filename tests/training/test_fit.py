@@ -140,6 +140,15 @@ def test_the_retraction_is_the_nearest_semi_unitary_matrix():
     assert torch.allclose(retract(noisy), sq.optim.project(noisy), atol=1e-5)
 
 
+def test_the_retraction_is_semi_unitary_also_where_weights_cancel_each_other():
+    generator = torch.Generator().manual_seed(0)
+    tiny = torch.linalg.qr(torch.randn(4, 9, 3, dtype=torch.complex64, generator=generator)).Q.mH
+    tiny = torch.tensor([1.0, 1e-3, 1e-8, 0.0])[:, None, None] * tiny
+    tiny[:, 1:] += torch.eye(3, 9)[1:]  # the first rows have nearly gone, the others not
+    assert sq.optim.distance(retract(tiny)).max() < 1e-5
+    assert torch.allclose(retract(tiny)[:2], sq.optim.project(tiny[:2]), atol=1e-4)
+
+
 def test_averaged_weights_are_those_that_are_kept(x):
     model = model_of_coins()
     history = sq.fit(model, x, coins(seed=1), average=0.9, patience=0, **QUICK)

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from squircuit.optim.base import is_constrained
 from squircuit.optim.bundle import real_view
-from squircuit.optim.gram import double, inverse_square_root
+from squircuit.optim.gram import double, inverse_square_root, project
 
 STEPS, NEAR = 24, 3
 """Of Newton–Schulz: enough for singular values down to 10⁻³, or for those within 10⁻³ of 1."""
+FAR = 1e-9
+"""From the manifold, in double precision: Newton–Schulz has not got there."""
 NUMBERS = 1 << 24
 """Weights that are in double precision at a time."""
 
@@ -85,9 +87,10 @@ def _retracted(model: nn.Module, weights: Mapping[str, Tensor], steps: int) -> W
 
 @torch.no_grad()
 def retract(stack: Tensor, steps: int = STEPS) -> Tensor:
-    """The polar factor (YYᴴ)^(-1/2) Y of matrices with singular values in (0, √3): (S, K1, K2).
+    """The polar factor (YYᴴ)^(-1/2) Y of matrices with singular values below √3: (S, K1, K2).
 
-    In double precision, some matrices at a time.
+    In double precision, some matrices at a time. Those that are too far for Newton–Schulz, such as the average
+    of weights that went round in circles, are decomposed.
 
     Example:
         >>> retract(torch.tensor([[[0.5, 0.0], [0.0, 0.25]]]))
@@ -99,5 +102,18 @@ def retract(stack: Tensor, steps: int = STEPS) -> Tensor:
     for start in range(0, len(stack), at_once):
         part = slice(start, start + at_once)
         exact = double(stack[part])
-        out[part] = (inverse_square_root(exact @ exact.mH, steps) @ exact).to(stack.dtype)
+        gram = exact @ exact.mH
+        root = inverse_square_root(gram, steps)
+        found = root @ exact
+        far = _deviation(root @ gram @ root) > FAR
+        if far.any():
+            found[far] = project(exact[far])
+        out[part] = found.to(stack.dtype)
     return out
+
+
+def _deviation(gram: Tensor) -> Tensor:
+    """‖B − I‖_F: (S,)."""
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    norm: Tensor = torch.linalg.matrix_norm(gram - identity)
+    return norm

@@ -56,10 +56,11 @@ def mean_loss(model: SquaredCircuit, data: Feed) -> float:
 def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:
     """Of a unitary model."""
     if not scores.normalised:
+        fix = "a smaller lr" if optimiser == "polar" else f"optimiser='polar' in place of {optimiser!r}"
         warnings.warn(
             f"the weights are off the manifold (log Z = {scores.log_z:.2g}): validation divides by the exact "
             f"Z, but the training loss flatters the model, and so does log_prob before model.eval(). "
-            f"Fix: optimiser='polar' in place of {optimiser!r}.",
+            f"Fix: {fix}.",
             stacklevel=2,
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import benchmark
 import best
 import binary
 import densities
@@ -16,6 +17,7 @@ import marginals
 import optimisers
 import record
 import squircuit as sq
+from setups import Setup
 
 pytest.importorskip("matplotlib")
 
@@ -117,6 +119,7 @@ def test_rows_are_written_whole_or_not_at_all(tmp_path):
 SHOWN = [
     ("densities", "kl"),
     ("optimisers-digits", "true_bpd"),
+    ("optimisers-mnist", "true_bpd"),
     ("best", "test_bpd"),
     ("best", "valid_bpd"),
     ("binary", "test_ll"),
@@ -182,3 +185,21 @@ def test_an_error_of_the_library_ends_an_experiment_in_one_line(monkeypatch):
 
     with pytest.raises(SystemExit, match=r"^error: no such file\. Fix: put it there\.$"):
         record.run(main)
+
+
+def test_the_benchmark_keeps_time_and_memory_of_every_model_and_draws_them(tmp_path, monkeypatch):
+    small = [Setup(kind, 2, 8, 4) for kind in ("unitary-kronecker", "squared-hadamard")]
+    monkeypatch.setattr(benchmark, "suite", lambda name: small)
+    rows = benchmark.main(["--suites", "any", "--device", "cpu", "--repeats", "2", "--out", str(tmp_path)])
+    assert [row.model for row in rows] == ["⊥ kronecker K=2, ours", "± hadamard K=2, ours"]
+    assert [row.params for row in rows] == [setup.circuit().num_parameters() for setup in small]
+    assert all(row.scores["ms"] > 0 and row.scores["gib"] > 0 for row in rows)
+    assert len(record.read("benchmark", tmp_path)) == 2
+    assert benchmark.main(["--draw", "--out", str(tmp_path)]) == []
+    assert (tmp_path / "benchmark.png").stat().st_size > 1000
+
+
+def test_a_figure_without_rows_says_what_to_do(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        benchmark.main(["--draw", "--out", str(tmp_path)])
+    assert "measure some models first" in capsys.readouterr().err

@@ -238,3 +238,29 @@ def test_components_of_one_variable_and_with_input_sums_are_normalised():
 def test_bad_numbers_of_components_are_refused(components):
     with pytest.raises(sq.ParameterError, match="components must be an integer ≥ 1"):
         sq.build(linear(3), sq.Categorical(2), 2, components=components)
+
+
+@pytest.mark.parametrize("unitary", [True, False])
+@pytest.mark.parametrize("units", [1, 3, 16, 40])
+def test_ordered_states_start_alike_where_they_are_neighbours(units, unitary):
+    def first_weight(ordered: bool) -> torch.Tensor:
+        family = sq.Categorical(40, ordered=ordered)
+        circuit = sq.build(linear(2), family, units, "hadamard", unitary=unitary).initialise(seed=3)
+        return circuit.matrix(circuit.inputs[0])
+
+    def roughness(weight: torch.Tensor) -> float:
+        return float(weight.diff(dim=1).abs().square().sum() / weight.abs().square().sum())
+
+    smooth, rough = first_weight(True), first_weight(False)
+    assert float(sq.Categorical(40, ordered=True).smoothing(units).square().sum()) == pytest.approx(40)
+    if units < 40 or not unitary:  # 40 orthonormal functions of 40 states are all there are
+        assert roughness(smooth) < 0.7 * roughness(rough)
+    if unitary:
+        identity = torch.eye(units, dtype=smooth.dtype)
+        torch.testing.assert_close(smooth @ smooth.mH, identity, atol=1e-10, rtol=0)
+
+
+def test_order_changes_no_function_so_families_are_equal():
+    assert sq.Categorical(3, ordered=True) == sq.Categorical(3)
+    assert hash(sq.Categorical(3, ordered=True)) == hash(sq.Categorical(3))
+    assert repr(sq.Categorical(3, ordered=True)) == "Categorical(size=3, ordered=True)"

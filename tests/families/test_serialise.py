@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from squircuit.errors import FormatError
-from squircuit.families import FAMILIES, Family, Hermite, Product, family_from_dict, family_to_dict
+from squircuit.families import (
+    FAMILIES,
+    Categorical,
+    Family,
+    Hermite,
+    Product,
+    family_from_dict,
+    family_to_dict,
+)
 
 HERMITE = family_to_dict(Hermite(3))
 
@@ -48,3 +56,8 @@ def test_documents_that_are_no_family_are_refused_with_the_reason(data, message)
 def test_nested_families_are_nested_objects():
     data = family_to_dict(Product(Hermite(3), Hermite(3)))
     assert data == {"family": "Product", "left": HERMITE, "right": HERMITE}
+
+
+def test_categorical_families_of_files_that_know_no_order_are_read():
+    assert family_from_dict({"family": "Categorical", "size": 3}).ordered is False
+    assert family_from_dict(family_to_dict(Categorical(3, ordered=True))).ordered is True

@@ -33,7 +33,7 @@ def test_an_image_model_is_unitary_normalised_and_knows_its_shape():
 
 def test_the_default_image_model_is_the_one_of_the_paper():
     circuit = sq.image_model((8, 8)).structure
-    by_hand = sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(256), units=8)
+    by_hand = sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(256, ordered=True), units=8)
     assert circuit.to_json() == by_hand.to_json()
 
 

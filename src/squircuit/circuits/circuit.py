@@ -211,8 +211,8 @@ class Circuit:
     def initialise(self, seed: int | torch.Generator = 0, dtype: torch.dtype = torch.complex128) -> Circuit:
         """The same structure with random values: semi-unitary ones uniformly (Haar), free ones Gaussian.
 
-        Parameters with an initial value of their own (fixed ones; shifts and scales of input
-        functions) take that.
+        Weights of input layers are as smooth as their family says. Parameters with an initial value of their
+        own (fixed ones; shifts and scales of input functions) take that.
 
         Args:
             seed: an integer or a generator.
@@ -223,8 +223,9 @@ class Circuit:
         if isinstance(seed, bool) or not isinstance(seed, int | torch.Generator):
             raise ParameterError(f"seed must be an integer or a torch.Generator, got {seed!r}")
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+        smoothing = {layer.weight: layer.family.smoothing(layer.units) for layer in self.inputs}
         drawn = {
-            name: p.draw(generator, dtype) if p.value is None else p.value
+            name: p.draw(generator, dtype, smoothing.get(p)) if p.value is None else p.value
             for name, p in self.parameters.items()
         }
         return self.with_weights(drawn)

@@ -106,14 +106,22 @@ class Parameter:
             raise ParameterError(f"parameter {self.label} must be ≥ 0 and sum to 1, got {value.tolist()}")
         return value if value.is_floating_point() or value.is_complex() else value.double()
 
-    def draw(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        """A random value: Haar-distributed where semi-unitary, variance 1/K2 where free."""
+    def draw(self, generator: torch.Generator, dtype: torch.dtype, smoothing: Tensor | None = None) -> Tensor:
+        """A random value: Haar-distributed where semi-unitary, variance 1/K2 where free.
+
+        Args:
+            generator: of the numbers.
+            dtype: gives the precision.
+            smoothing: (K2, K2), multiplies the Gaussian rows that the value is made of.
+        """
         dtype = dtype.to_complex() if self.is_complex else dtype.to_real()
         if self.constraint is Constraint.SIMPLEX:
             return torch.full(self.shape, 1 / math.prod(self.shape), dtype=dtype.to_real())
         # drawn in double precision, so that one seed gives one circuit whatever the dtype
         wide = torch.complex128 if self.is_complex else torch.float64
         gaussian = torch.randn(self.shape, generator=generator, dtype=wide)
+        if smoothing is not None:
+            gaussian = gaussian @ smoothing.to(wide)
         if self.constraint is Constraint.FREE:
             return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
         return _haar(gaussian).to(dtype)

@@ -89,7 +89,7 @@ class Column:
                 range seen, and 10 % on either side).
         """
         if self.is_discrete:
-            return Categorical(self.size)
+            return Categorical(self.size, ordered=self.kind == "count")
         if self.kind == "periodic":
             return Fourier(size | 1, period=self.high - self.low, centre=(self.low + self.high) / 2)
         margin = (self.high - self.low) / 10

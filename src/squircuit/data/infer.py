@@ -32,7 +32,7 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
         >>> import numpy as np
         >>> seen = Facts.of(np.array([0.0, 3.0, 7.0]), str)
         >>> infer("n", seen, "data.csv").family(), infer("n", seen, "data.csv", "categorical").categories
-        (Categorical(size=8), (0, 3, 7))
+        (Categorical(size=8, ordered=True), (0, 3, 7))
     """
     if facts.count == 0 and wish is None:
         raise DataError(

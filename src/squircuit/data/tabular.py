@@ -110,7 +110,7 @@ def read(
                [ 0.  ,  7.  ,  1.21],
                [ 0.  , 52.  ,   nan]])
         >>> table.families(size=8)[:2]
-        [Categorical(size=2), Categorical(size=53)]
+        [Categorical(size=2), Categorical(size=53, ordered=True)]
     """
     source = open_source(path, header, delimiter)
     if like is not None:

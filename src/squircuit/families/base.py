@@ -65,6 +65,13 @@ class Family(ABC):
         """The learnable parameters: name → initial value (float64, every real number is allowed)."""
         return {}
 
+    def smoothing(self, units: int) -> Tensor | None:
+        """What first weights of K units are made with: rows of Gaussian numbers times this, (n, n).
+
+        None where no combination of the functions is more likely than another.
+        """
+        return None
+
     def evaluate(self, x: Tensor, values: Values | None = None) -> Tensor:
         """The value of every function at every point.
 

@@ -89,7 +89,8 @@ def _kind(name: object) -> type[Family]:
 
 def _require_fields(kind: type[Family], given: Mapping[str, Any]) -> None:
     expected = _names(kind)
-    missing = [name for name in expected if name not in given]
+    later = {"ordered"}  # than the first files
+    missing = [name for name in expected if name not in given and name not in later]
     unknown = [name for name in given if name not in expected]
     if missing or unknown:
         raise FormatError(

@@ -64,8 +64,8 @@ def image_model(
     """
     sides = _image_shape(shape)
     _require_positive("levels", levels)
-    graph = quad_tree(sides, parts)
-    circuit = build(graph, Categorical(levels), units, product, roots, tie, is_complex=_is_complex(dtype))
+    graph, grey = quad_tree(sides, parts), Categorical(levels, ordered=True)
+    circuit = build(graph, grey, units, product, roots, tie, is_complex=_is_complex(dtype))
     return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, levels)), sides)
 
 

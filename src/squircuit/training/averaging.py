@@ -89,8 +89,8 @@ def _retracted(model: nn.Module, weights: Mapping[str, Tensor], steps: int) -> W
 def retract(stack: Tensor, steps: int = STEPS) -> Tensor:
     """The polar factor (YYᴴ)^(-1/2) Y of matrices with singular values below √3: (S, K1, K2).
 
-    In double precision, some matrices at a time. Those that are too far for Newton–Schulz, such as the average
-    of weights that went round in circles, are decomposed.
+    In double precision, some matrices at a time. Those too far for Newton–Schulz, such as averages of weights
+    that went round in circles, are decomposed.
 
     Example:
         >>> retract(torch.tensor([[[0.5, 0.0], [0.0, 0.25]]]))

@@ -51,7 +51,8 @@ class Kind:
     def build(self, units: int, seed: int) -> sq.SquaredCircuit:
         shape = (28, 28)
         regions = sq.regions.patch_splits(shape) if self.name == "splits" else sq.regions.quad_tree(shape)
-        circuit = sq.build(regions, sq.Categorical(256), units, self.product, unitary=self.unitary)
+        grey = sq.Categorical(256, ordered=True)
+        circuit = sq.build(regions, grey, units, self.product, unitary=self.unitary)
         model = sq.SquaredCircuit(circuit, seed=seed)
         model.shape = shape
         return model

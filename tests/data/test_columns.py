@@ -33,6 +33,18 @@ def test_types_are_inferred_shown_and_overridden(mixed):
     assert [c.name for c in read(path, columns=["height", "n"]).columns] == ["height", "n"]
 
 
+def test_functions_of_a_column_reach_its_outliers_so_that_no_row_seen_has_probability_zero():
+    generator = np.random.default_rng(0)
+    column = np.append(generator.normal(size=400), [25.0, -40.0])
+    rows = np.stack([column, generator.permutation(column)], axis=1)
+    observed = sq.data.table(rows, {"0": "continuous", "1": "continuous"})
+    for family in observed.families(size=8):
+        assert family.loc == pytest.approx(column.mean())
+        assert family.scale == pytest.approx((column.mean() + 40) / 10)
+    scores = sq.table_model(observed).log_prob(torch.from_numpy(observed.rows))
+    assert torch.isfinite(scores).all()
+
+
 def test_families_suit_the_columns_and_make_a_normalised_model(mixed):
     table = read(mixed, columns={"angle": "periodic:360"})
     families = table.families(size=6)

@@ -17,6 +17,8 @@ Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MANY = 2**16
 """More states than a column has."""
+REACH = 10.0
+"""Scales from the mean within which all data seen shall lie: much further out Hermite functions are 0."""
 DISCRETE = ("binary", "categorical", "count")
 
 
@@ -85,7 +87,8 @@ class Column:
 
         Args:
             size: number of functions for continuous and periodic columns (one more where it must be odd).
-            continuous: "hermite" (placed by mean and standard deviation), "legendre" or "fourier" (on the
+            continuous: "hermite" (placed by mean and standard deviation, wider if the data reach further than
+                ten of them), "legendre" or "fourier" (on the
                 range seen, and 10 % on either side).
         """
         if self.is_discrete:
@@ -94,7 +97,8 @@ class Column:
             return Fourier(size | 1, period=self.high - self.low, centre=(self.low + self.high) / 2)
         margin = (self.high - self.low) / 10
         if continuous == "hermite":
-            return Hermite(size, loc=self.loc, scale=self.scale)
+            reach = max(self.high - self.loc, self.loc - self.low)
+            return Hermite(size, loc=self.loc, scale=max(self.scale, reach / REACH))
         if continuous == "legendre":
             return Legendre(size, self.low - margin, self.high + margin)
         if continuous == "fourier":

@@ -58,7 +58,7 @@ class Score:
 def digits_model(train: Array) -> sq.SquaredCircuit:
     """Pixels that depend on each other meet low in the tree; all share one matrix of input functions."""
     regions = sq.regions.chow_liu(train)
-    circuit = sq.build(regions, sq.Categorical(LEVELS), UNITS, roots=ROOTS, tie="inputs")
+    circuit = sq.build(regions, sq.Categorical(LEVELS, ordered=True), UNITS, roots=ROOTS, tie="inputs")
     model = sq.SquaredCircuit(circuit)
     model.shape = SHAPE
     return model

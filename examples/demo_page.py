@@ -23,7 +23,8 @@ CODE = """
 import squircuit as sq
 digits = sq.data.load("digits")
 tree = sq.regions.chow_liu(digits.train)                      # which pixels meet where
-model = sq.SquaredCircuit(sq.build(tree, sq.Categorical(17), units={units}, roots={roots}, tie="inputs"))
+grey = sq.Categorical(17, ordered=True)
+model = sq.SquaredCircuit(sq.build(tree, grey, units={units}, roots={roots}, tie="inputs"))
 sq.fit(model, digits, lr={lr}, average={average}, epochs={epochs})
 
 model.log_prob(digits.test)                                   # exact, and so is all that follows

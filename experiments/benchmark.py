@@ -24,7 +24,7 @@ from squircuit.cli.programs import folder
 sys.path.append(str(folder("benchmarks")))
 
 import measure
-from setups import suite
+from setups import Setup, suite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,14 +51,13 @@ def row_of(measured: measure.Row) -> Row:
     return Row("benchmark", image, title, circuit.num_parameters(), 0, scores, minutes)
 
 
-def run(names: Iterable[str], device: str, plan: measure.Plan) -> Iterable[measure.Row]:
-    """Every model of the suites by every peer."""
+def run(setups: Iterable[Setup], device: str, plan: measure.Plan) -> Iterable[measure.Row]:
+    """Every model by every peer."""
     ours = "ours-graph" if device.startswith("cuda") else "ours"
     peers = [ours, "cirkit"] if plan.folders.get("cirkit") else [ours]
-    for name in names:
-        for setup in suite(name):
-            for peer in peers:
-                yield measure.measure(peer, setup.with_(device=device), plan)
+    for setup in setups:
+        for peer in peers:
+            yield measure.measure(peer, setup.with_(device=device), plan)
 
 
 def draw(rows: list[dict[str, Any]]) -> Figure:
@@ -101,10 +100,14 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--draw", action="store_true", help="draw the figure of the rows that are there")
     options = parser.parse_args(arguments)
+    try:
+        setups = [setup for name in options.suites for setup in suite(name)]
+    except ValueError as error:
+        parser.error(str(error))
     rows: list[Row] = []
     if not options.draw:
         plan = measure.Plan(options.repeats, 3, {"cirkit": options.cirkit})
-        for measured in run(options.suites, options.device, plan):
+        for measured in run(setups, options.device, plan):
             rows += _kept(measured)
             if rows:
                 write(rows, options.out)  # after every model: a long run that is stopped keeps what it has

@@ -140,3 +140,9 @@ def test_a_list_of_numbers_becomes_a_tuple():
     family = Gaussian(2, loc=[0, 1], scale=[1, 2])
     assert (family.loc, family.scale) == ((0.0, 1.0), (1.0, 2.0))
     assert hash(family) == hash(Gaussian(2, loc=(0.0, 1.0), scale=(1.0, 2.0)))
+
+
+@pytest.mark.parametrize("value", [0, "yes", None], ids=repr)
+def test_states_are_ordered_or_not(value):
+    with pytest.raises(ParameterError, match=rf"^Categorical: ordered={value!r} is not a bool\. Fix: pass"):
+        Categorical(3, ordered=value)

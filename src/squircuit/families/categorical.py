@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.families.base import Family, Values
-from squircuit.families.checks import require_count
+from squircuit.families.checks import require_count, require_flag
 from squircuit.families.domain import Finite
 
 
@@ -48,6 +48,7 @@ class Categorical(Family):
 
     def __post_init__(self) -> None:
         require_count(self, "size")
+        require_flag(self, "ordered")
 
     def __repr__(self) -> str:
         return f"Categorical(size={self.size}{', ordered=True' if self.ordered else ''})"

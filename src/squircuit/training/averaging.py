@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from squircuit.optim.base import is_constrained
 from squircuit.optim.bundle import real_view
-from squircuit.optim.gram import double, inverse_square_root, project
+from squircuit.optim.gram import distance, double, inverse_square_root, project
 
 STEPS, NEAR = 24, 3
 """Of Newton–Schulz: enough for singular values down to 10⁻³, or for those within 10⁻³ of 1."""
@@ -102,18 +102,9 @@ def retract(stack: Tensor, steps: int = STEPS) -> Tensor:
     for start in range(0, len(stack), at_once):
         part = slice(start, start + at_once)
         exact = double(stack[part])
-        gram = exact @ exact.mH
-        root = inverse_square_root(gram, steps)
-        found = root @ exact
-        far = _deviation(root @ gram @ root) > FAR
+        found = inverse_square_root(exact @ exact.mH, steps) @ exact
+        far = distance(found) > FAR
         if far.any():
             found[far] = project(exact[far])
         out[part] = found.to(stack.dtype)
     return out
-
-
-def _deviation(gram: Tensor) -> Tensor:
-    """‖B − I‖_F: (S,)."""
-    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    norm: Tensor = torch.linalg.matrix_norm(gram - identity)
-    return norm

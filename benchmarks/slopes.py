@@ -16,7 +16,7 @@ import peers
 from measure import Plan, Row, measure
 from report import machine, write_json
 from setups import KINDS, Setup
-from step import add_common, plan
+from step import add_common, add_rows, plan
 
 ALONG = ("units", "batch", "variables")
 VALUES = {
@@ -101,6 +101,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--peer", default="ours")
     parser.add_argument("--tf32", action="store_true")
     add_common(parser)
+    add_rows(parser)
     options = parser.parse_args(arguments)
     try:
         peers.check_name(options.peer)

@@ -21,9 +21,16 @@ from setups import KINDS, Setup, suite
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
+    parser.add_argument("--tf32", nargs="?", const="on", default="off", choices=("on", "off", "both"))
+    parser.add_argument("--rounds", type=int, default=1, help="times that every peer has its turn")
+    add_rows(parser)
+    return checked(parser, arguments)
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """Options that choose models and peers."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", help="gpu, cpu, kronecker, hadamard, halves, squared or 32")
     parser.add_argument("--kind", default="unitary-kronecker", choices=KINDS)
     parser.add_argument("--units", type=int, action="append", help="K, may be repeated (default 8)")
@@ -32,9 +39,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--parts", type=int, choices=(2, 4), help="of a block (default 4, as in the paper)")
     parser.add_argument("--set-up", choices=("28", "32"), default="28", help="of the paper: see README.md")
     parser.add_argument("--peer", action="append", help="ours, ours-graph, ours-landing, cirkit, pogo, …")
-    parser.add_argument("--tf32", nargs="?", const="on", default="off", choices=("on", "off", "both"))
-    parser.add_argument("--rounds", type=int, default=1, help="times that every peer has its turn")
     add_common(parser)
+    return parser
+
+
+def checked(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options with their set-ups; an unknown peer or suite is an error of the command line."""
     options = parser.parse_args(arguments)
     try:
         for name in options.peer or []:
@@ -52,6 +62,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warm-up", type=int, default=5)
     parser.add_argument("--cirkit", default="", help="folder that holds the package cirkit")
     parser.add_argument("--prototype", default="", help="folder that holds prototype.py")
+
+
+def add_rows(parser: argparse.ArgumentParser) -> None:
+    """Options of programs that make rows."""
     parser.add_argument("--one-process", action="store_true", help="start no process for each row")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
 

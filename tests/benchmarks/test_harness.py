@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import peers
+from breakdown import main as breakdown
+from breakdown import measure as parts_of
 from measure import Plan, Row, measure
 from report import table
 from setups import KINDS, Setup, suite
@@ -77,6 +79,20 @@ def test_slopes_prints_the_fitted_exponent_beside_the_theoretical(capsys):
     out = capsys.readouterr().out
     assert "exponent of the largest three: step" in out
     assert "theory 1 (regions are d/3)" in out
+
+
+def test_a_breakdown_has_every_part_of_the_step_and_longest_first():
+    rows = parts_of("ours", TINY, repeats=1, warm_up=1, folders={})
+    assert {row.part for row in rows} == {"forward", "backward", "optimiser"}
+    assert [row.ms for row in rows] == sorted((row.ms for row in rows), reverse=True)
+
+
+def test_breakdown_prints_as_many_kernels_of_each_part_as_are_asked_for(capsys):
+    options = ["--device", "cpu", "--units", "2", "--side", "2", "--batch", "3", "--repeats", "1"]
+    breakdown([*options, "--warm-up", "1", "--top", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "unitary-kronecker K=2, 2×2, batch 3, ours" in lines
+    assert sum(" × " in line for line in lines) == 6
 
 
 @pytest.mark.parametrize("power", [1.0, 2.5, 5.0])

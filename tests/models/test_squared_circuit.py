@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import oracle
 import squircuit as sq
 from oracle import small
+from squircuit.models.squared_circuit import deviation
 from strategies import Shape, circuits, max_error
 
 KINDS = {
@@ -275,3 +276,10 @@ def test_numbers_of_numpy_masks_as_lists_and_small_integers_are_welcome():
     expected = model.log_conditional(x, of=[0, 1], given=[2])
     found = model.log_conditional(x, of=[True, True, False, False], given=torch.tensor([2]))
     assert torch.equal(found, expected)
+
+
+def test_small_entries_beside_a_large_one_count_in_the_distance_to_the_manifold():
+    row = torch.full((1, 1, 1 << 18), 2.0**-14, dtype=torch.complex64)  # the small ones make 2⁻¹⁰ of the norm
+    row[0, 0, 0] = (1 - ((1 << 18) - 1) * 2.0**-28) ** 0.5
+    assert deviation(row) < 1e-7
+    assert deviation(row[:, :, :-1000]) == pytest.approx(1000 * 2.0**-28, rel=1e-3)

@@ -79,7 +79,7 @@ def _log_z(circuit: Circuit, model: SquaredCircuit | None) -> float | None:
 def _deviations(circuit: Circuit) -> dict[str, float]:
     """max |WWᴴ − I| of semi-unitary weights that are not so up to rounding, the largest first."""
     found = {
-        name: float(deviation(circuit.weights[name][None]))
+        name: deviation(circuit.weights[name][None])
         for name, parameter in circuit.parameters.items()
         if circuit.has_weights and parameter.constraint == Constraint.SEMI_UNITARY
     }

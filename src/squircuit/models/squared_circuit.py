@@ -18,7 +18,6 @@ from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation, has_cross_terms
 from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
-from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import has_gaps, require_data
 from squircuit.inference.likelihood import log_marginal
 from squircuit.inference.query_form import QueryForm
@@ -27,6 +26,9 @@ from squircuit.models.queries import Queries
 from squircuit.models.saving import save
 from squircuit.properties import is_unitary
 from squircuit.reference.inner_product import root_norms
+
+NUMBERS = 1 << 24
+"""Weights that are in double precision at a time."""
 
 
 @final
@@ -260,8 +262,7 @@ class SquaredCircuit(Queries, nn.Module):
     def _is_on_manifold(self) -> bool:
         """max |WWᴴ − I| of all weights is of the size of rounding."""
         largest = 1e-9 if self._zero.dtype == torch.float64 else 2e-5
-        with tf32(False):
-            return all(float(deviation(stack)) <= largest for stack in self.stacks())
+        return all(deviation(stack) <= largest for stack in self.stacks())
 
     def train(self, mode: bool = True) -> SquaredCircuit:
         """Training mode, or with ``eval()`` evaluation: then no product is in TF32, gradients or not."""
@@ -342,11 +343,19 @@ def _stays_unitary(circuit: Circuit) -> bool:
     return kept and bool(is_unitary(circuit))
 
 
-def deviation(stack: Tensor) -> Tensor:
-    """max |WWᴴ − I| over a stack (S, K1, K2): ()."""
-    gram = stack @ stack.mH
-    gram.diagonal(dim1=1, dim2=2).sub_(1)
-    return gram.abs().amax() if gram.numel() else gram.new_zeros(()).real
+def deviation(stack: Tensor) -> float:
+    """max |WWᴴ − I| over a stack (S, K1, K2).
+
+    In double precision, some matrices at a time: in single precision a row with one large entry and thousands
+    of small ones would lose the small ones, and weights that are on the manifold would seem off it.
+    """
+    largest, at_once = 0.0, max(1, NUMBERS // max(1, stack[:1].numel()))
+    for part in torch.split(stack, at_once):
+        exact = _in_double(part)
+        gram = exact @ exact.mH
+        gram.diagonal(dim1=1, dim2=2).sub_(1)
+        largest = max(largest, float(gram.abs().amax()) if gram.numel() else 0.0)
+    return largest
 
 
 def _require_precision(dtype: Any) -> None:

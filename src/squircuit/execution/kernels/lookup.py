@@ -40,9 +40,9 @@ def scatter(gradient: Tensor, x: Tensor, values: int) -> Tensor:
     """Σ_b g_b [x_b = v]: planes (F, K, 2, B), (F, B) → (F, K, V) complex64."""
     folds, units, _, batch = gradient.shape
     out = torch.empty(folds, units, values, 2, device=gradient.device)
-    rows = 16  # the least that matrix units take; more per program is slower
-    width = max(16, min(128, triton.next_power_of_2(values)))
-    grid = (folds * triton.cdiv(units, rows), triton.cdiv(values, width))
+    rows = max(16, min(64, triton.next_power_of_2(2 * units)))  # 16 is the least that matrix units take
+    width = max(16, min(256, triton.next_power_of_2(values)))
+    grid = (folds * triton.cdiv(2 * units, rows), triton.cdiv(values, width))
     _scatter[grid](gradient, x.contiguous(), out, units, values, batch, ROWS=rows, VALUES=width, BATCH=32)
     return torch.view_as_complex(out)
 
@@ -97,21 +97,23 @@ if triton is not None:
         VALUES: tl.constexpr,
         BATCH: tl.constexpr,
     ):
-        tiles = tl.cdiv(units, ROWS)
+        # rows are the real and the imaginary parts of all units in turn: one product for both
+        tiles = tl.cdiv(2 * units, ROWS)
         fold = (tl.program_id(0) // tiles).to(tl.int64)
-        row = ((tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS))[:, None]
-        value = (tl.program_id(1) * VALUES + tl.arange(0, VALUES))[None, :]
-        real = tl.zeros((ROWS, VALUES), dtype=tl.float32)
-        imaginary = tl.zeros((ROWS, VALUES), dtype=tl.float32)
+        first_row, first_value = (tl.program_id(0) % tiles) * ROWS, tl.program_id(1) * VALUES
+        row = (first_row + tl.arange(0, ROWS))[:, None]
+        value = (first_value + tl.arange(0, VALUES))[None, :]
+        total = tl.zeros((ROWS, VALUES), dtype=tl.float32)
         for start in range(0, batch, BATCH):
             b = start + tl.arange(0, BATCH)
             column = tl.load(x + fold * batch + b, b < batch, -1)
             hot = (column[:, None] == value).to(tl.bfloat16)
-            inside = (row < units) & (b < batch)[None, :]
-            at = gradient + (fold * units + row) * 2 * batch + b[None, :]
-            real = _add_hot(tl.load(at, inside, 0.0), hot, real)
-            imaginary = _add_hot(tl.load(at + batch, inside, 0.0), hot, imaginary)
-        target = out + ((fold * units + row) * values + value) * 2
-        inside = (row < units) & (value < values)
-        tl.store(target, real, inside)
-        tl.store(target + 1, imaginary, inside)
+            inside = (row < 2 * units) & (b < batch)[None, :]
+            at = gradient + (fold * 2 * units + row) * batch + b[None, :]
+            total = _add_hot(tl.load(at, inside, 0.0), hot, total)
+        pairs = tl.permute(tl.reshape(total, (ROWS // 2, 2, VALUES)), (0, 2, 1))  # as complex numbers lie
+        unit = (first_row // 2 + tl.arange(0, ROWS // 2))[:, None]
+        number = (2 * first_value + tl.arange(0, 2 * VALUES))[None, :]
+        target = out + (fold * units + unit) * 2 * values + number
+        inside = (unit < units) & (number < 2 * values)
+        tl.store(target, tl.reshape(pairs, (ROWS // 2, 2 * VALUES)), inside)

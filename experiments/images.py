@@ -106,7 +106,13 @@ def run(
     """Train one model and score it."""
     model = kind.build(units, seed).to(device)
     train, valid, test = (torch.as_tensor(part[:rows]) for part in (data.train, data.valid, data.test))
-    options = {"epochs": epochs, "batch": 256, "lr": kind.lr(units), "average": kind.average, "patience": 0}
+    options: dict[str, Any] = {
+        "epochs": epochs,
+        "batch": 256,
+        "lr": kind.lr(units),
+        "average": kind.average,
+        "patience": 0,
+    }
     started = time.monotonic()
     history = sq.fit(
         model, train, valid, progress=False, valid_every=max(1, epochs // 10), seed=seed, **options

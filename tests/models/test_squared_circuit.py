@@ -283,3 +283,42 @@ def test_small_entries_beside_a_large_one_count_in_the_distance_to_the_manifold(
     row[0, 0, 0] = (1 - ((1 << 18) - 1) * 2.0**-28) ** 0.5
     assert deviation(row) < 1e-7
     assert deviation(row[:, :, :-1000]) == pytest.approx(1000 * 2.0**-28, rel=1e-3)
+
+
+def tiny_products() -> sq.SquaredCircuit:
+    """c(x) = Σ_k Π_v w_vk(x_v), where units 0 and 1 are 10⁻²⁴ for two variables each at x = 0."""
+    circuit = sq.build(sq.regions.quad_tree((2, 2)), sq.Categorical(2), 2, "hadamard", unitary=False)
+    model = sq.SquaredCircuit(circuit, seed=0)
+    with torch.no_grad():
+        for variable in range(4):
+            rows = torch.tensor([[1.0, 0.5], [1e-24, 0.5]])
+            model.input0[variable] = rows if variable % 2 else rows.flip(0)
+    return model.eval()
+
+
+def test_what_underflows_in_single_precision_is_not_zero():
+    model = tiny_products()
+    x = torch.cartesian_prod(*[torch.arange(2)] * 4)
+    single = model.log_prob(x)
+    density = torch.from_numpy(oracle.density(model.circuit(), x.numpy()))
+    exact = density.log() - density.sum().log()
+    assert exact[0] < -200
+    assert torch.allclose(single.double(), exact, rtol=1e-6, atol=1e-5)
+
+
+def test_rows_that_underflow_have_the_gradient_of_double_precision():
+    model = tiny_products()
+    x = torch.zeros(1, 4, dtype=torch.long)
+    (found,) = torch.autograd.grad(model.log_prob(x).sum(), model.sum1)
+    exact = copy.deepcopy(model).double()
+    (expected,) = torch.autograd.grad(exact.log_prob(x).sum(), exact.sum1)
+    assert expected.abs().max() > 0.1
+    assert torch.allclose(found.to(expected.dtype), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_probability_zero_stays_zero():
+    model = tiny_products()
+    with torch.no_grad():
+        model.input0[0, :, 1] = 0
+    assert model.log_prob([[1, 0, 0, 0]]).item() == -math.inf
+    assert math.isfinite(model.log_prob([[0, 0, 0, 0]]).item())

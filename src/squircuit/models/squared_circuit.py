@@ -235,7 +235,10 @@ class SquaredCircuit(Queries, nn.Module):
         evidence = None if trusted else self._evidence(x, missing)
         if evidence is not None and not evidence.is_complete:
             return log_marginal(self.snapshot(trains=self._trains), evidence)
-        log_p = self.log_density((x if evidence is None else evidence.x).to(self._zero.device))
+        rows = (x if evidence is None else evidence.x).to(self._zero.device)
+        log_p = self.log_density(rows)
+        if not self._trains:
+            log_p = self._past_underflow(log_p, rows)
         if self.is_unitary and (self._trains or self.is_normalised()):
             return log_p
         return log_p - self.log_partition(double=False)
@@ -270,14 +273,28 @@ class SquaredCircuit(Queries, nn.Module):
         super().train(mode)
         return self
 
-    def log_density(self, x: Tensor) -> Tensor:
-        """log Σ_r π_r |c_r(x)|², not divided by Z, of data that has been checked: (n, d) → (n,)."""
-        values, scales = self._network(self._inputs(x), self._matched_stacks())
+    def log_density(self, x: Tensor, real: torch.dtype | None = None) -> Tensor:
+        """log Σ_r π_r |c_r(x)|², not divided by Z, of data that has been checked: (n, d) → (n,).
+
+        Args:
+            x: rows of data.
+            real: float32 or float64, the precision; default the model's own.
+        """
+        real = real or self.precision
+        values, scales = self._network(self._inputs(x, real), self._matched_stacks(real))
         largest = scales.amax(dim=0)  # (B,)
         factors = torch.where(scales == -torch.inf, 0.0, (2 * (scales - largest)).exp())
-        density = (self.mixture() @ (values.square().sum(dim=1) * factors)).squeeze(0)
+        density = (self.mixture().to(real) @ (values.square().sum(dim=1) * factors)).squeeze(0)
         positive = density > 0
         return torch.where(positive, torch.where(positive, density, 1.0).log() + 2 * largest, -torch.inf)
+
+    def _past_underflow(self, log_p: Tensor, x: Tensor) -> Tensor:
+        """Rows of density 0 are computed again in double: products of tiny factors vanish in single first."""
+        lost = (log_p == -torch.inf).nonzero()[:, 0]
+        if self.precision == torch.float64 or not len(lost):
+            return log_p
+        again = self.log_density(x[lost], torch.float64)
+        return log_p.index_put((lost,), again.to(log_p.dtype))
 
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
@@ -302,18 +319,18 @@ class SquaredCircuit(Queries, nn.Module):
         form = self._forms[joined]
         if form.joining is not None:
             return form.joined(self.structure.with_weights(self.weights()), self.mixture())
-        stacks, values = self._matched_stacks(), self._family_values
+        stacks, values = self._matched_stacks(self.precision), self._family_values
         normalised = self.is_unitary if trains else self.is_normalised()
         return form.direct(stacks, self.mixture(), values, normalised)
 
-    def _matched_stacks(self) -> list[Tensor]:
-        """All stacks complex where the circuit is."""
-        dtype = self._zero.dtype.to_complex() if self._is_complex else self._zero.dtype
+    def _matched_stacks(self, real: torch.dtype) -> list[Tensor]:
+        """All stacks in one precision, complex where the circuit is."""
+        dtype = real.to_complex() if self._is_complex else real
         return [stack.to(dtype) for stack in self.stacks()]
 
-    def _inputs(self, x: Tensor) -> list[Tensor]:
-        dtype = self._zero.dtype.to_complex() if self._is_complex else self._zero.dtype
-        x = x.to(self._zero.dtype) if x.is_floating_point() else x
+    def _inputs(self, x: Tensor, real: torch.dtype) -> list[Tensor]:
+        dtype = real.to_complex() if self._is_complex else real
+        x = x.to(real) if x.is_floating_point() else x
         groups, outputs = self._input_groups, []
         columns = [x.index_select(1, getattr(self, f"_columns{g}")).T for g in range(len(groups))]  # (F, B)
         functions = self._placed.functions(columns)
@@ -321,7 +338,7 @@ class SquaredCircuit(Queries, nn.Module):
             weight = None
             if group.weight is not None:
                 weight = self._network.weight(self.stacks(), group.weight)
-            values = self._family_values(group)
+            values = {role: value.to(real) for role, value in self._family_values(group).items()}
             known = functions.get(number)
             outputs.append(evaluate_inputs(group, columns[number], weight, values, dtype, known))
         return outputs

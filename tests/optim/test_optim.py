@@ -208,17 +208,21 @@ def test_states_round_trip(name):
     assert torch.allclose(weight, twin, atol=1e-12)
 
 
-def test_free_parameters_are_updated_by_adam():
-    value = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("rate", [0.1, torch.tensor(0.1)])
+def test_free_parameters_are_updated_by_adam(dtype, decay, rate):
+    value = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5], dtype=dtype))
     twin = torch.nn.Parameter(value.detach().clone())
-    ours = optim.Polar([value], free_lr=0.1, betas=(0.9, 0.99), eps=1e-8)
-    theirs = torch.optim.Adam([twin], lr=0.1, betas=(0.9, 0.99), eps=1e-8)
+    group = {"params": [value], "constrained": False, "weight_decay": decay}
+    ours = optim.Polar([group], free_lr=rate, betas=(0.9, 0.99), eps=1e-8)
+    theirs = torch.optim.Adam([twin], lr=0.1, betas=(0.9, 0.99), eps=1e-8, weight_decay=decay, foreach=False)
     for step in range(5):
         for p in (value, twin):
-            p.grad = torch.tensor([0.3, 1.0]) * (step + 1)
+            p.grad = torch.tensor([0.3, 1.0, 0.0]).to(dtype) * (step + 1) * (1j if dtype.is_complex else 1)
         ours.step()
         theirs.step()
-    assert torch.allclose(value, twin)
+    assert torch.allclose(value, twin, rtol=1e-5)
 
 
 def test_a_models_parameters_are_split_by_what_they_say():

@@ -18,7 +18,6 @@ from squircuit.optim.bundle import Bundle, bundles, real_view
 from squircuit.optim.gram import Grams
 from squircuit.optim.kernels import adam as adam_kernel
 
-CHUNK = 1 << 18  # numbers that Adam handles at a time on a CPU
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
 
 
@@ -176,23 +175,20 @@ def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict
     value = (torch.view_as_real(parameter) if parameter.is_complex() else parameter).view(-1)
     grad = torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
     grad = grad.reshape(-1)
-    if group["weight_decay"]:
-        grad = grad + group["weight_decay"] * value
     if "exp_avg" not in state:
         state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(value), torch.zeros_like(value)
-    beta1, beta2 = group["betas"]
+    average, square, (beta1, beta2) = state["exp_avg"], state["exp_avg_sq"], group["betas"]
+    if not adam_kernel.usable(value, grad):
+        options = {"lr": group["free_lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
+        options |= {"weight_decay": group["weight_decay"], "amsgrad": False, "maximize": False}
+        torch._fused_adam_([value], [grad], [average], [square], [], [state["step"]], **options)
+        return
+    if group["weight_decay"]:
+        grad = grad + group["weight_decay"] * value
     rate = group["free_lr"] / (1 - beta1 ** state["step"])
     correction = (1 - beta2 ** state["step"]).sqrt()
-    average, square = state["exp_avg"], state["exp_avg_sq"]
-    if adam_kernel.usable(value, grad):
-        adam_kernel.adam(value, grad, average, square, rate, correction, group["betas"], group["eps"])
-        torch.autograd.graph.increment_version([parameter])
-        return
-    parts = (torch.split(t, CHUNK) for t in (value, grad, average, square))
-    for w, g, m, v in zip(*parts, strict=True):  # so many at a time that caches hold what lies between
-        m.lerp_(g, 1 - beta1)
-        v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-        w.sub_(v.sqrt().div_(correction).add_(group["eps"]).reciprocal_().mul_(m).mul_(rate))
+    adam_kernel.adam(value, grad, average, square, rate, correction, group["betas"], group["eps"])
+    torch.autograd.graph.increment_version([parameter])
 
 
 def _split(params: Params) -> list[dict[str, Any]]:

@@ -264,3 +264,20 @@ def test_order_changes_no_function_so_families_are_equal():
     assert sq.Categorical(3, ordered=True) == sq.Categorical(3)
     assert hash(sq.Categorical(3, ordered=True)) == hash(sq.Categorical(3))
     assert repr(sq.Categorical(3, ordered=True)) == "Categorical(size=3, ordered=True)"
+
+
+@pytest.mark.parametrize("unitary", [False, True])
+def test_free_sums_over_products_begin_with_terms_that_add_up(unitary):
+    circuit = sq.build(sq.regions.linear(3), sq.Categorical(4), 3, unitary=unitary).initialise(seed=0)
+    parts = torch.cat([torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in circuit.sums])
+    assert bool((parts > 0).all()) is not unitary
+    inputs = torch.cat(
+        [torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in circuit.inputs]
+    )
+    assert (inputs < 0).any()
+
+
+def test_free_sums_over_functions_of_one_variable_begin_with_any_sign():
+    layer = sq.Sum(sq.Input(0, sq.Fourier(7, period=1.0)), units=3)
+    weight = sq.Circuit(layer).initialise(seed=0).value(layer.weight)
+    assert (torch.view_as_real(weight) < 0).any()

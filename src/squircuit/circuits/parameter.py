@@ -106,13 +106,20 @@ class Parameter:
             raise ParameterError(f"parameter {self.label} must be ≥ 0 and sum to 1, got {value.tolist()}")
         return value if value.is_floating_point() or value.is_complex() else value.double()
 
-    def draw(self, generator: torch.Generator, dtype: torch.dtype, smoothing: Tensor | None = None) -> Tensor:
+    def draw(
+        self,
+        generator: torch.Generator,
+        dtype: torch.dtype,
+        smoothing: Tensor | None = None,
+        positive: bool = False,
+    ) -> Tensor:
         """A random value: Haar-distributed where semi-unitary, variance 1/K2 where free.
 
         Args:
             generator: of the numbers.
             dtype: gives the precision.
             smoothing: (K2, K2), multiplies the Gaussian rows that the value is made of.
+            positive: where free, real and imaginary parts are.
         """
         dtype = dtype.to_complex() if self.is_complex else dtype.to_real()
         if self.constraint is Constraint.SIMPLEX:
@@ -123,6 +130,8 @@ class Parameter:
         if smoothing is not None:
             gaussian = gaussian @ smoothing.to(wide)
         if self.constraint is Constraint.FREE:
+            if positive:
+                (torch.view_as_real(gaussian) if self.is_complex else gaussian).abs_()
             return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
         return _haar(gaussian).to(dtype)
 

@@ -266,18 +266,24 @@ def test_order_changes_no_function_so_families_are_equal():
     assert repr(sq.Categorical(3, ordered=True)) == "Categorical(size=3, ordered=True)"
 
 
+def has_negative_parts(circuit, layers):
+    values = [torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in layers]
+    return bool((torch.cat(values) < 0).any())
+
+
 @pytest.mark.parametrize("unitary", [False, True])
-def test_free_sums_over_products_begin_with_terms_that_add_up(unitary):
-    circuit = sq.build(sq.regions.linear(3), sq.Categorical(4), 3, unitary=unitary).initialise(seed=0)
-    parts = torch.cat([torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in circuit.sums])
-    assert bool((parts > 0).all()) is not unitary
-    inputs = torch.cat(
-        [torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in circuit.inputs]
-    )
-    assert (inputs < 0).any()
+def test_free_inner_sums_over_products_begin_with_terms_that_add_up(unitary):
+    circuit = sq.build(linear(4), sq.Categorical(4), 3, unitary=unitary).initialise(seed=0)
+    inner = [layer for layer in circuit.sums if layer not in circuit.roots]
+    assert has_negative_parts(circuit, inner) is unitary
+    assert has_negative_parts(circuit, circuit.inputs)
+    assert has_negative_parts(circuit, circuit.roots)
 
 
 def test_free_sums_over_functions_of_one_variable_begin_with_any_sign():
-    layer = sq.Sum(sq.Input(0, sq.Fourier(7, period=1.0)), units=3)
-    weight = sq.Circuit(layer).initialise(seed=0).value(layer.weight)
-    assert (torch.view_as_real(weight) < 0).any()
+    families = sq.Fourier(7, period=1.0)
+    circuit = sq.build(linear(2), families, 3, unitary=False, mixing=False, input_sums=True).initialise(
+        seed=0
+    )
+    inner = [layer for layer in circuit.sums if layer not in circuit.roots]
+    assert has_negative_parts(circuit, inner)

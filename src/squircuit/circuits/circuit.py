@@ -212,8 +212,8 @@ class Circuit:
         """The same structure with random values: semi-unitary ones uniformly (Haar), free ones Gaussian.
 
         Weights of input layers are as smooth as their family says; free weights of inner sums over products
-        have positive real and imaginary parts. Parameters with an initial value of their own (fixed ones; shifts
-        and scales of input functions) take that.
+        have positive real and imaginary parts. Parameters with an initial value of their own (fixed ones;
+        shifts and scales of input functions) take that.
 
         Args:
             seed: an integer or a generator.
@@ -225,7 +225,7 @@ class Circuit:
             raise ParameterError(f"seed must be an integer or a torch.Generator, got {seed!r}")
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         smoothing = {layer.weight: layer.family.smoothing(layer.units) for layer in self.inputs}
-        # terms that add up rather than cancel: deep squared circuits with free weights learn better from there
+        # terms that add up rather than cancel: deep circuits with free weights learn better from there
         inner = [layer for layer in self.sums if layer not in self.roots]
         positive = {layer.weight for layer in inner if all(is_product(part) for part in layer.inputs)}
         drawn = {

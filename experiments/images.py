@@ -28,7 +28,7 @@ from squircuit.circuits.build import Product
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DATA = ("mnist", "fashion-mnist")
+DATA, SHAPE = ("mnist", "fashion-mnist"), (28, 28)
 PUBLISHED = {
     ("mnist", "unitary"): {4: 1.3112, 6: 1.2567, 8: 1.2328, 10: 1.2201, 12: 1.2064, 14: 1.1998, 16: 1.1923},
     ("fashion-mnist", "unitary"): {
@@ -50,13 +50,14 @@ class Kind:
     lr: Callable[[int], float]  # of the number of units
     average: float = 0.0
 
-    def build(self, units: int, seed: int) -> sq.SquaredCircuit:
-        shape = (28, 28)
-        regions = sq.regions.patch_splits(shape) if self.name == "splits" else sq.regions.quad_tree(shape)
+    def circuit(self, units: int) -> sq.Circuit:
+        regions = sq.regions.patch_splits(SHAPE) if self.name == "splits" else sq.regions.quad_tree(SHAPE)
         grey = sq.Categorical(256, ordered=True)
-        circuit = sq.build(regions, grey, units, self.product, unitary=self.unitary)
-        model = sq.SquaredCircuit(circuit, seed=seed)
-        model.shape = shape
+        return sq.build(regions, grey, units, self.product, unitary=self.unitary)
+
+    def build(self, units: int, seed: int) -> sq.SquaredCircuit:
+        model = sq.SquaredCircuit(self.circuit(units), seed=seed)
+        model.shape = SHAPE
         return model
 
 
@@ -133,13 +134,15 @@ def draw(folder: Path) -> Figure:
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     for axis, data in zip(figure.subplots(1, 2), DATA, strict=True):
         for colour, kind in zip(("tab:orange", "tab:blue", "tab:green"), KINDS, strict=True):
-            rows = _rows(f"images-{data}-{kind}", folder)
-            for score, line, whose in (("test_bpd", "o-", "here"), ("paper", "x:", "the paper")):
-                sizes, means = _means(rows, score)
-                if sizes:
-                    axis.plot(sizes, means, line, color=colour, markersize=4, label=f"{kind}, {whose}")
+            lines = {
+                "o-": ("here", _means(_rows(f"images-{data}-{kind}", folder))),
+                "x:": ("the paper", _printed(data, kind)),
+            }
+            for style, (whose, points) in lines.items():
+                if points[0]:
+                    axis.plot(*points, style, color=colour, markersize=4, label=f"{kind}, {whose}")
         best = [row for row in _rows("best", folder) if row["data"] == data]
-        axis.plot(*_means(best, "test_bpd"), "*", color="black", markersize=10, label="preset best")
+        axis.plot(*_means(best), "*", color="black", markersize=10, label="preset best")
         axis.set(title=data, xlabel="parameters", ylabel="bits per dimension, test", xscale="log")
     axis.legend(fontsize=8)
     return figure
@@ -149,15 +152,19 @@ def _rows(name: str, folder: Path) -> list[dict[str, Any]]:
     return read(name, folder) if (folder / f"{name}.jsonl").exists() else []
 
 
-def _means(rows: list[dict[str, Any]], score: str) -> tuple[list[int], list[float]]:
-    """Parameters and the mean over seeds of a score, or of what the paper prints."""
+def _means(rows: list[dict[str, Any]]) -> tuple[list[int], list[float]]:
+    """Parameters and the mean over seeds of the test images."""
     found: dict[int, list[float]] = {}
     for row in rows:
-        value = row["paper"].get("test_bpd") if score == "paper" else row[score]
-        if value is not None:
-            found.setdefault(row["params"], []).append(value)
+        found.setdefault(row["params"], []).append(row["test_bpd"])
     sizes = sorted(found)
     return sizes, [sum(found[size]) / len(found[size]) for size in sizes]
+
+
+def _printed(data: str, kind: str) -> tuple[list[int], list[float]]:
+    """Parameters and what the paper prints, of all its circuits."""
+    found = PUBLISHED.get((data, kind), {})
+    return [KINDS[kind].circuit(units).num_parameters() for units in found], list(found.values())
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:

@@ -306,6 +306,16 @@ def test_what_underflows_in_single_precision_is_not_zero():
     assert torch.allclose(single.double(), exact, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.parametrize("missing", [[3], [0, 1], [1, 3]])
+def test_marginals_that_underflow_in_single_precision_are_not_zero(missing):
+    model, hidden = tiny_products(), torch.zeros(4, dtype=torch.bool)
+    hidden[missing] = True
+    x = torch.cartesian_prod(*[torch.arange(2)] * 4)
+    circuit = model.circuit()
+    exact = np.log(oracle.marginal(circuit, x.numpy(), missing)) - math.log(oracle.partition(circuit))
+    assert np.allclose(model.log_prob(x, missing=hidden).detach().numpy(), exact, rtol=1e-6, atol=1e-5)
+
+
 def test_rows_that_underflow_have_the_gradient_of_double_precision():
     model = tiny_products()
     x = torch.zeros(1, 4, dtype=torch.long)

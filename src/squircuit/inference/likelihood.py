@@ -34,6 +34,17 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
     """
     if not len(evidence):
         return snapshot.mixture.new_zeros(0)
+    log_p = _log_marginal(snapshot, evidence)
+    lost = (log_p == -torch.inf).nonzero()[:, 0]
+    if not len(lost) or snapshot.mixture.dtype == torch.float64:
+        return log_p
+    again = _log_marginal(
+        snapshot.doubled(), evidence.take(lost)
+    )  # products of tiny factors vanish in single
+    return log_p.index_put((lost,), again.to(log_p.dtype))
+
+
+def _log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
     parts, rows = zip(*_parts(snapshot, evidence), strict=True)
     log_p = torch.cat(parts)[torch.cat(rows).argsort()]
     return log_p if snapshot.is_normalised else log_p - _log_partition(snapshot)

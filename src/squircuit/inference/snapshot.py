@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -57,11 +57,18 @@ class Snapshot:
     def detached(self) -> Snapshot:
         """The same without gradients of the weights."""
 
-        def family_values(group: InputGroup) -> Mapping[str, Tensor]:
-            return {name: constant(value) for name, value in self.family_values(group).items()}
+        return self._mapped(constant)
 
-        stacks = [constant(stack) for stack in self.stacks]
-        return replace(self, stacks=stacks, mixture=constant(self.mixture), family_values=family_values)
+    def doubled(self) -> Snapshot:
+        """The same in double precision."""
+        return self._mapped(lambda value: value.to(torch.complex128 if value.is_complex() else torch.float64))
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Snapshot:
+        def family_values(group: InputGroup) -> Mapping[str, Tensor]:
+            return {name: change(value) for name, value in self.family_values(group).items()}
+
+        stacks = [change(stack) for stack in self.stacks]
+        return replace(self, stacks=stacks, mixture=change(self.mixture), family_values=family_values)
 
     @cached_property
     def inputs(self) -> Mapping[int, list[tuple[InputGroup, int]]]:

@@ -167,14 +167,14 @@ def test_the_figure_of_images_needs_rows_and_shows_the_mean_of_the_seeds(tmp_pat
         images.main(["--draw", "--out", str(tmp_path)])
     assert "train some models first" in capsys.readouterr().err
     for seed, score in ((0, 1.0), (1, 2.0)):
-        row = record.Row(
-            "images-mnist-unitary", "mnist", "K=4", 100, seed, {"test_bpd": score}, 0.1, {"test_bpd": 3.0}
-        )
+        row = record.Row("images-mnist-unitary", "mnist", "K=4", 100, seed, {"test_bpd": score}, 0.1)
         record.write([row], tmp_path)
     images.main(["--draw", "--out", str(tmp_path)])
     assert (tmp_path / "images.png").stat().st_size > 1000
-    axis = images.draw(tmp_path).axes[0]
-    assert [line.get_ydata().tolist() for line in axis.get_lines()] == [[1.5], [3.0], []]
+    here, paper, *_ = images.draw(tmp_path).axes[0].get_lines()
+    assert here.get_xydata().tolist() == [[100, 1.5]]
+    assert [2_135_296, 1.3112] in paper.get_xydata().tolist()
+    assert [547_667_968, 1.1923] in paper.get_xydata().tolist()
 
 
 def test_an_error_of_the_library_ends_an_experiment_in_one_line(monkeypatch):

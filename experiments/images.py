@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--units", type=int, nargs="+", default=[4, 6, 8])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--lr", type=float, help="other than the table's")
     parser.add_argument("--rows", type=int, help="of each part, to try things out")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--folder", help="of the data")
@@ -185,9 +186,12 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         save_figure(draw(options.out), options.out / "images.png")
         return []
     data, rows = sq.data.load(options.data, options.folder), []
+    kind = KINDS[options.kind]
+    if options.lr is not None:
+        kind = replace(kind, lr=lambda units: options.lr)
     for units in options.units:
         for seed in options.seeds:
-            row = run(data, KINDS[options.kind], units, seed, options.device, options.epochs, options.rows)
+            row = run(data, kind, units, seed, options.device, options.epochs, options.rows)
             rows.append(row)
             write(rows, options.out)  # after every model: a long run that is stopped keeps what it has
             show(row)

@@ -1,11 +1,12 @@
-"""Where TF32 may serve: in the products of a training step, never in Grams, evaluation or log Z."""
+"""Where TF32 may serve, in the products of a training step and nowhere else, and where double must."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 
 @contextmanager
@@ -17,3 +18,21 @@ def tf32(allowed: bool) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def double(value: Tensor) -> Tensor:
+    """To double precision, real or complex."""
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def past_underflow(log_p: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
+    """Rows of probability 0 once more in double precision: products of tiny factors vanish in single first.
+
+    Args:
+        log_p: (n,).
+        again: indices of rows → their log p in double precision.
+    """
+    lost = (log_p == -torch.inf).nonzero()[:, 0]
+    if log_p.dtype == torch.float64 or not len(lost):
+        return log_p
+    return log_p.index_put((lost,), again(lost).to(log_p.dtype))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from squircuit.execution.precision import tf32
+from squircuit.execution.precision import past_underflow, tf32
 from squircuit.inference.evidence import Evidence, nothing_observed
 from squircuit.inference.leaves import Leaves
 from squircuit.inference.messages import Messages, block_size
@@ -35,13 +35,7 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
     if not len(evidence):
         return snapshot.mixture.new_zeros(0)
     log_p = _log_marginal(snapshot, evidence)
-    lost = (log_p == -torch.inf).nonzero()[:, 0]
-    if not len(lost) or snapshot.mixture.dtype == torch.float64:
-        return log_p
-    again = _log_marginal(
-        snapshot.doubled(), evidence.take(lost)
-    )  # products of tiny factors vanish in single
-    return log_p.index_put((lost,), again.to(log_p.dtype))
+    return past_underflow(log_p, lambda rows: _log_marginal(snapshot.doubled(), evidence.take(rows)))
 
 
 def _log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:

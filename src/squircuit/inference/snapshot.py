@@ -14,6 +14,7 @@ from squircuit.circuits import Circuit
 from squircuit.execution.network import Network
 from squircuit.execution.partition import FamilyValues
 from squircuit.execution.plan import InputGroup, Plan, SumGroup
+from squircuit.execution.precision import double
 from squircuit.inference.schedule import Schedules
 
 
@@ -56,12 +57,11 @@ class Snapshot:
 
     def detached(self) -> Snapshot:
         """The same without gradients of the weights."""
-
         return self._mapped(constant)
 
     def doubled(self) -> Snapshot:
         """The same in double precision."""
-        return self._mapped(lambda value: value.to(torch.complex128 if value.is_complex() else torch.float64))
+        return self._mapped(double)
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Snapshot:
         def family_values(group: InputGroup) -> Mapping[str, Tensor]:

@@ -18,6 +18,8 @@ from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation, has_cross_terms
 from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
+from squircuit.execution.precision import double as in_double
+from squircuit.execution.precision import past_underflow
 from squircuit.inference.evidence import has_gaps, require_data
 from squircuit.inference.likelihood import log_marginal
 from squircuit.inference.query_form import QueryForm
@@ -238,7 +240,7 @@ class SquaredCircuit(Queries, nn.Module):
         rows = (x if evidence is None else evidence.x).to(self._zero.device)
         log_p = self.log_density(rows)
         if not self._trains:
-            log_p = self._past_underflow(log_p, rows)
+            log_p = past_underflow(log_p, lambda lost: self.log_density(rows[lost], torch.float64))
         if self.is_unitary and (self._trains or self.is_normalised()):
             return log_p
         return log_p - self.log_partition(double=False)
@@ -288,21 +290,13 @@ class SquaredCircuit(Queries, nn.Module):
         positive = density > 0
         return torch.where(positive, torch.where(positive, density, 1.0).log() + 2 * largest, -torch.inf)
 
-    def _past_underflow(self, log_p: Tensor, x: Tensor) -> Tensor:
-        """Rows of density 0 are computed again in double: products of tiny factors vanish in single first."""
-        lost = (log_p == -torch.inf).nonzero()[:, 0]
-        if self.precision == torch.float64 or not len(lost):
-            return log_p
-        again = self.log_density(x[lost], torch.float64)
-        return log_p.index_put((lost,), again.to(log_p.dtype))
-
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
         if has_cross_terms(self.plan):
             circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
             norms = root_norms(circuit)[0]
             return torch.log(norms @ self.mixture().to(norms)).to(self.device)
-        stacks = [_in_double(stack) if double else stack for stack in self.stacks()]
+        stacks = [in_double(stack) if double else stack for stack in self.stacks()]
         return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())
 
     # ------------------------------------------------------------------ queries
@@ -368,7 +362,7 @@ def deviation(stack: Tensor) -> float:
     """
     largest, at_once = 0.0, max(1, NUMBERS // max(1, stack[:1].numel()))
     for part in torch.split(stack, at_once):
-        exact = _in_double(part)
+        exact = in_double(part)
         gram = exact @ exact.mH
         gram.diagonal(dim1=1, dim2=2).sub_(1)
         largest = max(largest, float(gram.abs().amax()) if gram.numel() else 0.0)
@@ -381,7 +375,3 @@ def _require_precision(dtype: Any) -> None:
         raise ParameterError(
             f"a model is in single or double precision; got {dtype!r}. Fix: one of {allowed}"
         )
-
-
-def _in_double(value: Tensor) -> Tensor:
-    return value.to(torch.complex128 if value.is_complex() else torch.float64)

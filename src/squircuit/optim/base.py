@@ -179,9 +179,11 @@ def adam(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict
         state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(value), torch.zeros_like(value)
     average, square, (beta1, beta2) = state["exp_avg"], state["exp_avg_sq"], group["betas"]
     if not adam_kernel.usable(value, grad):
-        options = {"lr": group["free_lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
-        options |= {"weight_decay": group["weight_decay"], "amsgrad": False, "maximize": False}
-        torch._fused_adam_([value], [grad], [average], [square], [], [state["step"]], **options)
+        torch._fused_adam_(
+            [value], [grad], [average], [square], [], [state["step"]],
+            lr=group["free_lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"],
+            eps=group["eps"], amsgrad=False, maximize=False,
+        )  # fmt: skip
         return
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * value

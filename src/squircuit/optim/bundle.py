@@ -10,7 +10,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from squircuit.optim.gram import CHUNK, Grams, double
+from squircuit.execution.precision import double
+from squircuit.optim.gram import CHUNK, Grams
 from squircuit.optim.kernels import passes
 
 WIDE = 32  # rows

@@ -17,6 +17,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from squircuit.execution.precision import double
+
 CHUNK = 1 << 17  # numbers of X that a CPU handles at a time
 STEPS = 5  # of Newton–Schulz: quadratic, from a distance of 0.25 to rounding
 
@@ -96,11 +98,6 @@ def _times(b: Tensor, matrix: Tensor) -> Tensor:
 def _times_adjoint(matrix: Tensor, b: Tensor) -> Tensor:
     """A·bᴴ, with b a matrix or, as a column, a diagonal one."""
     return matrix * b.mH if b.shape[-1] == 1 else matrix @ b.mH
-
-
-def double(value: Tensor) -> Tensor:
-    """To double precision, real or complex."""
-    return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
 def _three(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,9 +9,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from squircuit.execution.precision import double
 from squircuit.optim.base import is_constrained
 from squircuit.optim.bundle import real_view
-from squircuit.optim.gram import distance, double, inverse_square_root, project
+from squircuit.optim.gram import distance, inverse_square_root, project
 
 STEPS, NEAR = 24, 3
 """Of Newton–Schulz: enough for singular values down to 10⁻³, or for those within 10⁻³ of 1."""

@@ -148,6 +148,17 @@ def test_landing_with_projection_never_goes_beyond_its_radius():
         assert optim.distance(weight.detach()).max() <= 0.3 + 1e-6
 
 
+def test_a_row_with_a_negligible_gradient_gives_way_to_one_that_needs_its_state():
+    """Both rows want the first state, one of them a million times less; they are orthogonal to each other."""
+    weight = torch.nn.Parameter(semi_unitary(2, 8, dtype=torch.float64))
+    optimiser = optim.Polar(constrained(weight), lr=0.1)
+    for _ in range(60):
+        optimiser.zero_grad()
+        (-weight[0, 0].square().log() - 1e-6 * weight[1, 0].square().log()).backward()
+        optimiser.step()
+    assert weight[0, 0].square() > 0.99
+
+
 def test_training_with_polar_keeps_the_partition_function_at_one_and_improves_the_likelihood():
     model = sq.SquaredCircuit(sq.build(sq.regions.quad_tree((6, 6)), sq.Categorical(8), 4))
     data = (torch.arange(36) + torch.randint(2, (256, 36), generator=torch.Generator().manual_seed(0))) % 8

@@ -19,6 +19,8 @@ from squircuit.optim.gram import Grams
 from squircuit.optim.kernels import adam as adam_kernel
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
+QUIET = 0.1
+"""Least root mean square of a row's gradient, as a share of its matrix' largest, that scales a step."""
 
 
 def groups(model: nn.Module, **options: Any) -> list[dict[str, Any]]:
@@ -57,7 +59,8 @@ class StiefelOptimizer(Optimizer):
         betas: decay of the averages of gradient and of its square.
         eps: added to the denominator.
         second_moment: ``"row"`` or ``"matrix"``: one real second moment for each row or each matrix
-            (VectorAdam). Both, unlike one for each entry, do not depend on the choice of basis.
+            (VectorAdam). Both, unlike one for each entry, do not depend on the choice of basis. Rows
+            count as having at least a tenth of the largest moment's root in their matrix.
         weight_decay: refused for semi-unitary parameters, on which it does nothing.
     """
 
@@ -145,10 +148,16 @@ def vector_adam(bundle: Bundle, group: dict[str, Any]) -> tuple[list[Tensor], Gr
 
 
 def vector_scale(bundle: Bundle, norms: Tensor, group: dict[str, Any]) -> Tensor:
-    """1/((1−β₁ᵗ)√v̂), (N, K1 or 1, 1), with ‖g_k‖² of the rows, (N, K1, 1)."""
+    """1/((1−β₁ᵗ)√v̂), (N, K1 or 1, 1), with ‖g_k‖² of the rows, (N, K1, 1).
+
+    No row has less than ``QUIET`` of the largest √v̂ of its matrix. Input layers of one variable share a
+    matrix where a circuit has alternatives (patch_splits), and gradients of those that lose vanish: with
+    steps as long as the winner's they would hold on to the states that it needs, and be orthogonal to it.
+    """
     beta1, beta2 = group["betas"]
     step = bundle.spread([state["step"] for state in bundle.states])
     squares = _second_moment(bundle, norms, group["second_moment"] == "row", beta2)
+    squares = squares.maximum(QUIET**2 * squares.amax(dim=1, keepdim=True))
     corrected = (squares / (1 - beta2**step)).sqrt()
     scale: Tensor = 1 / ((1 - beta1**step) * (corrected + group["eps"]))
     return scale

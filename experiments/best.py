@@ -2,8 +2,10 @@
 
 The row is what `squircuit fit mnist --preset best` trains. Settings were chosen on validation images alone
 (tries.md); test images are scored once, with the weights of the best validation, beside the exact log Z.
+Members that are trained apart from different seeds are mixed with equal weights, as `squircuit mix` does.
 
     squircuit reproduce best --data mnist fashion-mnist
+    squircuit reproduce best --data fashion-mnist --members 2
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import time
 import torch
 
 import squircuit as sq
-from images import scores_of, show
+from images import bits, scores_of, show
 from record import Row, arguments_of, parameters, write
 from record import run as as_program
 from squircuit import presets
@@ -26,8 +28,10 @@ PUBLISHED = {
 """Bits per dimension: the paper's best, SparsePC, the best monotonic circuits of one region graph."""
 
 
-def run(data: sq.data.Dataset, preset: str, seed: int, device: str, changes: dict[str, int]) -> Row:
-    """Train one preset and score it."""
+def trained(
+    data: sq.data.Dataset, preset: str, seed: int, device: str, changes: dict[str, int]
+) -> tuple[sq.SquaredCircuit, Row]:
+    """One model of a preset, and its row."""
     chosen = presets.load(preset, data.name)
     training = chosen["training"] | changes
     model = sq.model_for(data, seed=seed, **chosen["model"]).to(device)
@@ -37,27 +41,55 @@ def run(data: sq.data.Dataset, preset: str, seed: int, device: str, changes: dic
     scores = scores_of(model, history, torch.as_tensor(data.test))
     detail = {**chosen["model"], **training, "best_epoch": history.best_epoch}
     paper = PUBLISHED.get(data.name, {})
-    return Row("best", data.name, f"preset {preset}", parameters(model), seed, scores, minutes, paper, detail)
+    row = Row("best", data.name, f"preset {preset}", parameters(model), seed, scores, minutes, paper, detail)
+    return model, row
+
+
+def mixed(data: sq.data.Dataset, models: list[sq.SquaredCircuit], rows: list[Row]) -> Row:
+    """The mixture of members with equal weights, and what it gains over their mean."""
+    model = sq.mixture(models)
+    images = {part: torch.as_tensor(getattr(data, part)).long() for part in ("test", "valid")}
+    scores = {f"{part}_bpd": bits(model, rows_of) for part, rows_of in images.items()}
+    scores["log_z"] = model.log_partition().item()
+    minutes = sum(row.minutes for row in rows)
+    detail = {"seeds": [row.seed for row in rows], "members": [row.scores["valid_bpd"] for row in rows]}
+    name = f"mixture of {len(rows)}, {rows[0].model}"
+    first = rows[0]
+    return Row("best", data.name, name, parameters(model), first.seed, scores, minutes, first.paper, detail)
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
     parser = arguments_of(__doc__)
     parser.add_argument("--data", nargs="+", default=list(PUBLISHED), choices=list(PUBLISHED))
     parser.add_argument("--preset", default="best")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the first member")
+    parser.add_argument("--members", type=int, default=1, help="to mix, trained apart (default 1)")
     parser.add_argument("--epochs", type=int, help="other than the preset's")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--folder", help="of the data")
     options = parser.parse_args(arguments)
     changes = {} if options.epochs is None else {"epochs": options.epochs}
-    rows: list[Row] = []
+    if options.members < 1:
+        parser.error(f"--members is {options.members}: pass 1 or more")
+    done: list[Row] = []
+
+    def keep(row: Row) -> None:
+        done.append(row)
+        write(done, options.out)  # after every model: a run that is stopped keeps what it has
+        show(row)
+
     for name in options.data:
         data = sq.data.load(name, options.folder)
-        for seed in options.seeds:
-            rows.append(run(data, options.preset, seed, options.device, changes))
-            write(rows, options.out)
-            show(rows[-1])
-    return rows
+        for first in options.seeds:
+            models, rows = [], []
+            for seed in range(first, first + options.members):
+                model, row = trained(data, options.preset, seed, options.device, changes)
+                models.append(model)
+                rows.append(row)
+                keep(row)
+            if len(models) > 1:
+                keep(mixed(data, models, rows))
+    return done
 
 
 if __name__ == "__main__":

@@ -266,18 +266,23 @@ def test_order_changes_no_function_so_families_are_equal():
     assert repr(sq.Categorical(3, ordered=True)) == "Categorical(size=3, ordered=True)"
 
 
-def has_negative_parts(circuit, layers):
-    values = [torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in layers]
-    return bool((torch.cat(values) < 0).any())
+def parts(circuit, layers):
+    return torch.cat([torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in layers])
 
 
 @pytest.mark.parametrize("unitary", [False, True])
-def test_free_inner_sums_over_products_begin_with_terms_that_add_up(unitary):
-    circuit = sq.build(linear(4), sq.Categorical(4), 3, unitary=unitary).initialise(seed=0)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_free_weights_of_states_and_of_inner_sums_begin_with_terms_that_add_up(unitary, ordered):
+    """Real and imaginary parts have the mean and the variance of numbers that are uniform in (0, 1)."""
+    family = sq.Categorical(16, ordered=ordered)
+    circuit = sq.build(linear(40), family, 6, unitary=unitary, mixing=False).initialise(seed=0)
     inner = [layer for layer in circuit.sums if layer not in circuit.roots]
-    assert has_negative_parts(circuit, inner) is unitary
-    assert has_negative_parts(circuit, circuit.inputs)
-    assert has_negative_parts(circuit, circuit.roots)
+    for layers in (inner, circuit.inputs):
+        found = parts(circuit, layers)
+        assert abs(found.mean() - (0 if unitary else 0.5)) < 0.05
+        if not unitary:
+            assert abs(found.var() - 1 / 12) < 0.02
+    assert bool((parts(circuit, circuit.roots) < 0).any())
 
 
 def test_free_sums_over_functions_of_one_variable_begin_with_any_sign():
@@ -286,4 +291,4 @@ def test_free_sums_over_functions_of_one_variable_begin_with_any_sign():
         seed=0
     )
     inner = [layer for layer in circuit.sums if layer not in circuit.roots]
-    assert has_negative_parts(circuit, inner)
+    assert bool((parts(circuit, inner) < 0).any())

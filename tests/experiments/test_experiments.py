@@ -152,6 +152,21 @@ def test_a_preset_is_trained_and_scored_on_test_rows(tmp_path, monkeypatch):
     assert abs(row.scores["log_z"]) < 1e-4
 
 
+def test_members_are_mixed_and_the_mixture_is_not_worse_than_their_mean(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    digits = sq.data.load("digits")
+    monkeypatch.setattr(best.sq.data, "load", lambda name, folder: digits)
+    options = ["--data", "mnist", "--preset", "small", "--epochs", "1", "--members", "2"]
+    first, second, both = best.main([*options, "--out", str(tmp_path)])
+    assert (first.seed, second.seed, both.seed) == (0, 1, 0)
+    assert both.params == first.params + second.params + 2 * 4  # the weights of four roots each
+    for score in ("test_bpd", "valid_bpd"):
+        mean = (first.scores[score] + second.scores[score]) / 2
+        assert min(first.scores[score], second.scores[score]) - 1 / 64 < both.scores[score] < mean
+    assert abs(both.scores["log_z"]) < 1e-4
+    assert len(record.read("best", tmp_path)) == 3
+
+
 def test_rows_of_the_same_data_model_and_seed_are_replaced_and_others_kept(tmp_path):
     def row(data, seed, score):
         return record.Row("name", data, "model", 1, seed, {"test_bpd": score}, 0.1)

@@ -111,15 +111,16 @@ class Parameter:
         generator: torch.Generator,
         dtype: torch.dtype,
         smoothing: Tensor | None = None,
-        positive: bool = False,
+        around_half: bool = False,
     ) -> Tensor:
-        """A random value: Haar-distributed where semi-unitary, variance 1/K2 where free.
+        """A random value: Haar-distributed where semi-unitary, Gaussian of variance 1/K2 where free.
 
         Args:
             generator: of the numbers.
             dtype: gives the precision.
             smoothing: (K2, K2), multiplies the Gaussian rows that the value is made of.
-            positive: where free, real and imaginary parts are.
+            around_half: where free, real and imaginary parts have mean ½ and variance 1/12, as numbers
+                that are uniform in (0, 1) have.
         """
         dtype = dtype.to_complex() if self.is_complex else dtype.to_real()
         if self.constraint is Constraint.SIMPLEX:
@@ -129,11 +130,13 @@ class Parameter:
         gaussian = torch.randn(self.shape, generator=generator, dtype=wide)
         if smoothing is not None:
             gaussian = gaussian @ smoothing.to(wide)
-        if self.constraint is Constraint.FREE:
-            if positive:
-                (torch.view_as_real(gaussian) if self.is_complex else gaussian).abs_()
+        if self.constraint is not Constraint.FREE:
+            return _haar(gaussian).to(dtype)
+        if not around_half:
             return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
-        return _haar(gaussian).to(dtype)
+        if self.is_complex:  # whose parts have variance ½
+            return (gaussian / math.sqrt(6) + complex(0.5, 0.5)).to(dtype)
+        return (gaussian / math.sqrt(12) + 0.5).to(dtype)
 
 
 def as_tensor(value: Any, what: str) -> Tensor:

@@ -275,7 +275,7 @@ def parts(circuit, layers):
 def test_free_weights_of_states_and_of_inner_sums_begin_with_terms_that_add_up(unitary, ordered):
     """Real and imaginary parts have the mean and the variance of numbers that are uniform in (0, 1)."""
     family = sq.Categorical(16, ordered=ordered)
-    circuit = sq.build(linear(40), family, 6, unitary=unitary, mixing=False).initialise(seed=0)
+    circuit = sq.build(linear(40), family, 6, unitary=unitary).initialise(seed=0)
     inner = [layer for layer in circuit.sums if layer not in circuit.roots]
     for layers in (inner, circuit.inputs):
         found = parts(circuit, layers)

@@ -14,7 +14,7 @@ from squircuit.cli import app
 
 from .conftest import call
 
-COMMANDS = ["fit", "score", "sample", "complete", "check", "plot", "data"]
+COMMANDS = ["fit", "score", "sample", "complete", "mix", "check", "plot", "data"]
 SRC = str(Path(sq.__file__).resolve().parents[1])
 
 

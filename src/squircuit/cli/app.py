@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import squircuit
-from squircuit.cli import bench, check, complete, data, fit, plot, reproduce, sample, score
+from squircuit.cli import bench, check, complete, data, fit, mix, plot, reproduce, sample, score
 from squircuit.cli.program import Program
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -24,6 +24,7 @@ app.command()(fit.fit)
 app.command()(score.score)
 app.command()(sample.sample)
 app.command()(complete.complete)
+app.command()(mix.mix)
 app.command()(check.check)
 app.command()(plot.plot)
 app.add_typer(data.app)

@@ -19,7 +19,7 @@ BATCHES = ((10_000, 256), (3_000, 128), (500, 64), (0, 32))
 """For more rows than this, the batch."""
 LEAST_PATIENCE = 10
 """And a quarter of all epochs: while the learning rate is large, validations are noisy."""
-RATES = {"polar": 0.2, "pogo": 0.1, "landing-pc": 0.05, "landing-sgd": 0.01, "adam": 0.01}
+RATES = {"polar": 0.2, "pogo": 0.1, "landing-pc": 0.05, "landing-sgd": 0.01, "adam": 0.02}
 
 
 def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> TrainingConfig:

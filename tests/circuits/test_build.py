@@ -267,22 +267,29 @@ def test_order_changes_no_function_so_families_are_equal():
 
 
 def parts(circuit, layers):
-    return torch.cat([torch.view_as_real(circuit.value(layer.weight)).flatten() for layer in layers])
+    """Real and imaginary parts of all weights."""
+    values = torch.cat([circuit.value(layer.weight).flatten() for layer in layers])
+    return torch.view_as_real(values) if values.is_complex() else values
 
 
-@pytest.mark.parametrize("unitary", [False, True])
+@pytest.mark.parametrize("real", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_free_weights_of_states_and_of_inner_sums_begin_with_terms_that_add_up(unitary, ordered):
-    """Real and imaginary parts have the mean and the variance of numbers that are uniform in (0, 1)."""
+def test_free_weights_begin_with_terms_that_add_up(ordered, real):
+    """Positive in inner sums; of states with mean and variance of numbers that are uniform in (0, 1)."""
     family = sq.Categorical(16, ordered=ordered)
-    circuit = sq.build(linear(40), family, 6, unitary=unitary).initialise(seed=0)
+    circuit = sq.build(linear(40), family, 6, unitary=False, is_complex=not real).initialise(seed=0)
     inner = [layer for layer in circuit.sums if layer not in circuit.roots]
-    for layers in (inner, circuit.inputs):
-        found = parts(circuit, layers)
-        assert abs(found.mean() - (0 if unitary else 0.5)) < 0.05
-        if not unitary:
-            assert abs(found.var() - 1 / 12) < 0.02
+    assert bool((parts(circuit, inner) > 0).all())
+    of_states = parts(circuit, circuit.inputs)
+    assert abs(of_states.mean() - 0.5) < 0.05
+    assert abs(of_states.var() - 1 / 12) < 0.02
     assert bool((parts(circuit, circuit.roots) < 0).any())
+
+
+def test_semi_unitary_weights_begin_with_any_sign():
+    circuit = sq.build(linear(4), sq.Categorical(4), 3).initialise(seed=0)
+    for layers in (circuit.sums, circuit.inputs):
+        assert bool((parts(circuit, layers) < 0).any())
 
 
 def test_free_sums_over_functions_of_one_variable_begin_with_any_sign():

@@ -48,7 +48,7 @@ def test_mix_refuses_and_writes_nothing(images, model_file, tmp_path):
             f"error: --weights {weights}: not 2 numbers above 0. Fix: one for each model, such as 1,1."
         )
     assert error_line("mix", images[0], model_file, "--out", out) == (
-        "error: mixture: model 1 is over other variables or domains than model 0. Fix: mix models of the same "
-        f"data. Models are 0: {images[0]}, 1: {model_file}"
+        "error: mixture: model 1 is over other variables or domains than model 0. Fix: mix models of the "
+        f"same data. Models are 0: {images[0]}, 1: {model_file}"
     )
     assert not out.exists()

@@ -212,9 +212,9 @@ class Circuit:
     def initialise(self, seed: int | torch.Generator = 0, dtype: torch.dtype = torch.complex128) -> Circuit:
         """The same structure with random values: semi-unitary ones uniformly (Haar), free ones Gaussian.
 
-        Weights of input layers are as smooth as their family says. Free weights of inner sums over products
-        and of states have real and imaginary parts around ½. Parameters with an initial value of their own
-        (fixed ones; shifts and scales of input functions) take that.
+        Weights of input layers are as smooth as their family says. Real and imaginary parts of free weights
+        are positive in inner sums over products, and around ½ where they belong to states. Parameters with
+        an initial value of their own (fixed ones; shifts and scales of input functions) take that.
 
         Args:
             seed: an integer or a generator.
@@ -226,18 +226,18 @@ class Circuit:
             raise ParameterError(f"seed must be an integer or a torch.Generator, got {seed!r}")
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         smoothing = {layer.weight: layer.family.smoothing(layer.units) for layer in self.inputs}
-        around_half = self._terms_that_add_up()
+        # terms that add up rather than cancel: deep circuits with free weights learn better from there
+        roots = {root.weight for root in self.roots if isinstance(root, Sum)}
+        over_products = [layer for layer in self.sums if all(is_product(part) for part in layer.inputs)]
+        positive = {layer.weight for layer in over_products} - roots
+        of_states = {layer.weight for layer in self.inputs if isinstance(layer.family, Categorical)}
         drawn = {
-            name: p.draw(generator, dtype, smoothing.get(p), p in around_half) if p.value is None else p.value
+            name: p.value
+            if p.value is not None
+            else p.draw(generator, dtype, smoothing.get(p), positive=p in positive, of_states=p in of_states)
             for name, p in self.parameters.items()
         }
         return self.with_weights(drawn)
-
-    def _terms_that_add_up(self) -> set[Parameter | None]:
-        """Weights of which deep circuits learn better if they begin with terms that do not cancel."""
-        inner = [layer for layer in self.sums if layer not in self.roots]
-        sums = {layer.weight for layer in inner if all(is_product(part) for part in layer.inputs)}
-        return sums | {layer.weight for layer in self.inputs if isinstance(layer.family, Categorical)}
 
     def value(self, parameter: Parameter) -> Tensor:
         """The value of one parameter."""

@@ -111,7 +111,9 @@ class Parameter:
         generator: torch.Generator,
         dtype: torch.dtype,
         smoothing: Tensor | None = None,
-        around_half: bool = False,
+        *,
+        positive: bool = False,
+        of_states: bool = False,
     ) -> Tensor:
         """A random value: Haar-distributed where semi-unitary, Gaussian of variance 1/K2 where free.
 
@@ -119,8 +121,10 @@ class Parameter:
             generator: of the numbers.
             dtype: gives the precision.
             smoothing: (K2, K2), multiplies the Gaussian rows that the value is made of.
-            around_half: where free, real and imaginary parts have mean ½ and variance 1/12, as numbers
-                that are uniform in (0, 1) have.
+            positive: where free, absolute values of the real and imaginary parts.
+            of_states: where free, parts with mean ½ and variance 1/12, as numbers that are uniform in (0, 1)
+                have. A step of Adam moves small weights by much of their size, and those of rare states
+                are left with noise.
         """
         dtype = dtype.to_complex() if self.is_complex else dtype.to_real()
         if self.constraint is Constraint.SIMPLEX:
@@ -132,11 +136,13 @@ class Parameter:
             gaussian = gaussian @ smoothing.to(wide)
         if self.constraint is not Constraint.FREE:
             return _haar(gaussian).to(dtype)
-        if not around_half:
-            return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
-        if self.is_complex:  # whose parts have variance ½
-            return (gaussian / math.sqrt(6) + complex(0.5, 0.5)).to(dtype)
-        return (gaussian / math.sqrt(12) + 0.5).to(dtype)
+        parts = torch.view_as_real(gaussian) if self.is_complex else gaussian
+        if of_states:
+            parts.mul_(math.sqrt((1 + self.is_complex) / 12)).add_(0.5)  # complex parts have variance ½
+            return gaussian.to(dtype)
+        if positive:
+            parts.abs_()
+        return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
 
 
 def as_tensor(value: Any, what: str) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import pairwise
 
 import torch
 
@@ -71,6 +72,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     changes = {} if options.epochs is None else {"epochs": options.epochs}
     if options.members < 1:
         parser.error(f"--members is {options.members}: pass 1 or more")
+    if any(b - a < options.members for a, b in pairwise(sorted(options.seeds))):
+        parser.error(f"--seeds {options.seeds}: with {options.members} members each they share models")
     done: list[Row] = []
 
     def keep(row: Row) -> None:

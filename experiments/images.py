@@ -141,7 +141,7 @@ def draw(folder: Path) -> Figure:
             for style, (whose, points) in lines.items():
                 if points[0]:
                     axis.plot(*points, style, color=colour, markersize=4, label=f"{kind}, {whose}")
-        best = [row for row in _rows("best", folder) if row["data"] == data]
+        best = [row for row in _rows("best", folder) if row["data"] == data and "mix" not in row["model"]]
         axis.plot(*_means(best), "*", color="black", markersize=10, label="preset best")
         axis.set(title=data, xlabel="parameters", ylabel="bits per dimension, test", xscale="log")
     axis.legend(fontsize=8)

@@ -26,7 +26,9 @@ def test_the_mixture_has_the_weighted_sum_of_the_densities(images, tmp_path, wor
     assert torch.allclose(both, share * first + (1 - share) * second, atol=1e-6)
     assert both.sum() == pytest.approx(1, abs=1e-5)
     assert found["weights"] == [share, 1 - share]
-    assert sq.load(found["saved"]).notes["mixture"]["models"] == [str(file) for file in images]
+    notes = sq.load(found["saved"]).notes
+    assert [member["file"] for member in notes["members"]] == [str(file) for file in images]
+    assert notes["command"].startswith("squircuit mix ")
 
 
 def test_a_mixture_answers_like_a_model_in_the_words_of_its_data(model_file, people, tmp_path):
@@ -43,12 +45,20 @@ def test_mix_refuses_and_writes_nothing(images, model_file, tmp_path):
     assert error_line("mix", images[0], "--out", out) == (
         f"error: only {images[0]} is given. Fix: name two models or more."
     )
-    for weights in ("1", "1,x", "1,0", "1,nan"):
+    for weights in ("1", "1,x", "1,0", "1,nan", "1,inf", "1e308,1e308"):
         assert error_line("mix", *images, "--weights", weights, "--out", out) == (
             f"error: --weights {weights}: not 2 numbers above 0. Fix: one for each model, such as 1,1."
         )
     assert error_line("mix", images[0], model_file, "--out", out) == (
         "error: mixture: model 1 is over other variables or domains than model 0. Fix: mix models of the "
-        f"same data. Models are 0: {images[0]}, 1: {model_file}"
+        f"same data. Model 0 is {images[0]}, 1 is {model_file}."
+    )
+    assert "2: there is no such file" in error_line("mix", *images, "--weights", "1", "2", "--out", out)
+    (tmp_path / "note.txt").write_text("text")
+    refused = error_line("mix", tmp_path / "note.txt", images[0], "--out", out)
+    assert "Fix: pass a file of squircuit fit --out" in refused
+    wrong = tmp_path / "both.csv"
+    assert error_line("mix", *images, "--out", wrong) == (
+        f"error: {wrong}: not a kind of file for this. Fix: a name ending in .safetensors."
     )
     assert not out.exists()

@@ -165,6 +165,8 @@ def test_members_are_mixed_and_the_mixture_is_not_worse_than_their_mean(tmp_path
         assert min(first.scores[score], second.scores[score]) - 1 / 64 < both.scores[score] < mean
     assert abs(both.scores["log_z"]) < 1e-4
     assert len(record.read("best", tmp_path)) == 3
+    with pytest.raises(SystemExit):
+        best.main([*options, "--seeds", "0", "1", "--out", str(tmp_path)])
 
 
 def test_rows_of_the_same_data_model_and_seed_are_replaced_and_others_kept(tmp_path):

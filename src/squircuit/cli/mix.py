@@ -18,17 +18,18 @@ from squircuit.training.history import log_z_text
 
 
 def mix(
-    files: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Two models or runs, or more.")],
+    context: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Two models or runs, or more.")],
     out: Annotated[Path, typer.Option(help="File of the mixture, such as both.safetensors.")],
     weights: Annotated[
         str | None, typer.Option(help="Of the models, such as 2,1; divided by their sum. Default equal.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """One model of several: p(x) = Σ w p(x), exact and normalised like each of them.
+    """One model of several: p(x) = Σₘ wₘ pₘ(x), exact and normalised like each of them.
 
-    Models of the same data that were trained from different seeds err in different places, so their mixture
-    scores better than they do on average.
+    Models of the same data that were trained from different seeds err in different places: their mixture
+    never scores below the mean of their scores, and above the best of them where they are about equal.
 
     Examples:
 
@@ -38,19 +39,20 @@ def mix(
     report = Report(as_json)
     if len(files) < 2:
         raise ParameterError(f"only {files[0]} is given. Fix: name two models or more.")
-    shares = _shares(weights, len(files))
-    require_place(out)
+    require_place(out, (".safetensors",))
     models = [open_model(file, torch.device("cpu")) for file in files]
+    shares = _shares(weights, len(files))
     try:
         mixed = mixture(models, shares)
     except ParameterError as error:
-        named = ", ".join(f"{number}: {file}" for number, file in enumerate(files))
-        raise ParameterError(f"{error} Models are {named}") from error
+        named = ", ".join(f"{number} is {file}" for number, file in enumerate(files))
+        raise ParameterError(f"{error} Model {named}.") from error
     log_z = mixed.log_partition().item()
-    notes = {"mixture": {"models": [str(file) for file in files], "weights": shares, "log_z": log_z}}
-    mixed.save(out, notes)
+    members = [{"file": str(file), "notes": model.notes} for file, model in zip(files, models, strict=True)]
+    mixed.save(out, {"command": context.obj["command"], "weights": shares, "members": members})
     report.say(f"model  {mixed}\nlog Z  {log_z_text(log_z)}\nsaved  {out}")
-    report.end({**notes["mixture"], "parameters": mixed.structure.num_parameters(), "saved": str(out)})
+    numbers = {"log_z": log_z, "parameters": mixed.structure.num_parameters()}
+    report.end({"models": [str(file) for file in files], "weights": shares, **numbers, "saved": str(out)})
 
 
 def _shares(text: str | None, count: int) -> list[float]:
@@ -59,9 +61,10 @@ def _shares(text: str | None, count: int) -> list[float]:
         given = [1.0] * count if text is None else [float(part) for part in text.split(",")]
     except ValueError:
         given = []
-    if len(given) != count or not all(0 < share < float("inf") for share in given):
+    shares = [share / sum(given) for share in given] if all(given) else []
+    if len(shares) != count or not all(0 < share < 1 for share in shares):
         raise ParameterError(
             f"--weights {text}: not {count} numbers above 0. Fix: one for each model, such as "
             f"{','.join(['1'] * count)}."
         )
-    return [share / sum(given) for share in given]
+    return shares

@@ -26,6 +26,8 @@ SHELL = (
     (re.compile(r", else pass delimiter="), ""),
     (re.compile(r"; if the first line holds data, pass header=False"), ""),
     (re.compile(r", or pass header=False if the first line holds data"), ""),
+    (re.compile(r", or set their schema to None"), ""),
+    (re.compile(r"\bpass a file of model\.save\(path\)"), "pass a file of squircuit fit --out"),
 )
 """What errors of the library say for Python, and how it is said here."""
 

@@ -15,10 +15,11 @@ from squircuit.models.squared_circuit import SquaredCircuit
 def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = None) -> SquaredCircuit:
     """p(x) = Σ_m w_m p_m(x) of trained models, as one model with the roots of all.
 
-    Models that were trained apart (from other seeds, on other trees) err in different places, so their
-    mixture scores better than they do: by Jensen's inequality never below the mean of their scores. It is a
-    model like others: normalised, with exact marginals, conditionals and samples, saved to one file. Trained
-    on with :func:`squircuit.fit`, the w_m are learnt as well.
+    Models that were trained apart (from other seeds, on other trees) err in different places: by Jensen's
+    inequality their mixture never scores below the mean of their scores, and where they are about equally
+    good it mostly scores above the best of them. It is a model like others: normalised, with exact
+    marginals, conditionals and samples, saved to one file. Trained on with :func:`squircuit.fit`, the w_m
+    are learnt as well.
 
     Args:
         models: over the same variables; their weights are copied.

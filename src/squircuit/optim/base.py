@@ -19,7 +19,7 @@ from squircuit.optim.gram import Grams
 from squircuit.optim.kernels import adam as adam_kernel
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
-QUIET = 0.01
+QUIET = 0.03
 """Least root mean square of a row's gradient, as a share of its matrix' largest, that scales a step."""
 
 
@@ -60,7 +60,7 @@ class StiefelOptimizer(Optimizer):
         eps: added to the denominator.
         second_moment: ``"row"`` or ``"matrix"``: one real second moment for each row or each matrix
             (VectorAdam). Both, unlike one for each entry, do not depend on the choice of basis. Rows
-            count as having at least a hundredth of the largest moment's root in their matrix.
+            count as having at least 0.03 of the largest moment's root in their matrix.
         weight_decay: refused for semi-unitary parameters, on which it does nothing.
     """
 

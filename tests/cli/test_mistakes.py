@@ -74,7 +74,7 @@ def test_a_misspelt_command_names_the_nearest_in_one_sentence():
 def test_a_table_in_place_of_a_model(people):
     line = error_line("check", people)
     assert "no safetensors file" in line
-    assert line.endswith("Fix: pass a file of model.save(path); if this is one, copy or save it again.")
+    assert line.endswith("Fix: pass a file of squircuit fit --out; if this is one, copy or save it again.")
 
 
 def test_a_flag_that_is_no_number_names_the_flag(tmp_path):

@@ -141,7 +141,8 @@ def draw(folder: Path) -> Figure:
             for style, (whose, points) in lines.items():
                 if points[0]:
                     axis.plot(*points, style, color=colour, markersize=4, label=f"{kind}, {whose}")
-        best = [row for row in _rows("best", folder) if row["data"] == data and "mix" not in row["model"]]
+        rows = [row for row in _rows("best", folder) if row["model"] == "preset best"]
+        best = [row for row in rows if row["data"] == data]
         axis.plot(*_means(best), "*", color="black", markersize=10, label="preset best")
         axis.set(title=data, xlabel="parameters", ylabel="bits per dimension, test", xscale="log")
     axis.legend(fontsize=8)

@@ -45,7 +45,7 @@ def test_mix_refuses_and_writes_nothing(images, model_file, tmp_path):
     assert error_line("mix", images[0], "--out", out) == (
         f"error: only {images[0]} is given. Fix: name two models or more."
     )
-    for weights in ("1", "1,x", "1,0", "1,nan", "1,inf", "1e308,1e308"):
+    for weights in ("1", "1,x", "1,0", "1,nan", "1,inf", "1e308,1e308", "1,-1", "-1,-3"):
         assert error_line("mix", *images, "--weights", weights, "--out", out) == (
             f"error: --weights {weights}: not 2 numbers above 0. Fix: one for each model, such as 1,1."
         )

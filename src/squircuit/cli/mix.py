@@ -29,7 +29,7 @@ def mix(
     """One model of several: p(x) = Σₘ wₘ pₘ(x), exact and normalised like each of them.
 
     Models of the same data that were trained from different seeds err in different places: their mixture
-    never scores below the mean of their scores, and above the best of them where they are about equal.
+    never scores below the mean of their scores, and mostly above the best where they are about equal.
 
     Examples:
 
@@ -61,7 +61,7 @@ def _shares(text: str | None, count: int) -> list[float]:
         given = [1.0] * count if text is None else [float(part) for part in text.split(",")]
     except ValueError:
         given = []
-    shares = [share / sum(given) for share in given] if all(given) else []
+    shares = [share / sum(given) for share in given] if all(share > 0 for share in given) else []
     if len(shares) != count or not all(0 < share < 1 for share in shares):
         raise ParameterError(
             f"--weights {text}: not {count} numbers above 0. Fix: one for each model, such as "

@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     if options.members < 1:
         parser.error(f"--members is {options.members}: pass 1 or more")
     if any(b - a < options.members for a, b in pairwise(sorted(options.seeds))):
-        parser.error(f"--seeds {options.seeds}: with {options.members} members each they share models; take seeds further apart")
+        parser.error(f"--seeds {options.seeds}: they share models, take seeds {options.members} apart")
     done: list[Row] = []
 
     def keep(row: Row) -> None:

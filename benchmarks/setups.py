@@ -86,7 +86,7 @@ class Setup:
 def suite(name: str) -> list[Setup]:
     """The models of one table; an unknown name lists the known ones."""
     kronecker = [Setup(units=8), Setup(units=16)]
-    hadamard = [Setup("unitary-hadamard", 256)]
+    hadamard = [Setup("unitary-hadamard", units) for units in (64, 256)]  # no more than grey levels
     squared = [Setup("squared-hadamard", units) for units in (64, 256, 512)]
     small = [Setup(units=4, batch=64), Setup(units=8, batch=64), Setup("squared-hadamard", 16, batch=64)]
     table = [Setup(kind, units) for kind, units in _TABLE]

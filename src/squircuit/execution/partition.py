@@ -30,13 +30,13 @@ FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 
 
 def has_cross_terms(plan: Plan) -> bool:
-    """Some sum has several inputs, whose inner products with each other count as well."""
+    """Some sum has several inputs, whose inner products with each other count unless they are orthogonal."""
     return any(isinstance(group, SumGroup) and len(group.branches) > 1 for group in plan.groups)
 
 
 @final
 class GramPropagation:
-    """R of every layer of a plan without cross terms.
+    """R of every layer of a plan; the inputs of a sum must be orthogonal to each other: Σ_b W_b R_b W_bᴴ.
 
     W (R₁ ⊗ … ⊗ R_N) Wᴴ is contracted one factor at a time: K·∏K_i·ΣK_i operations a layer, and never a matrix
     of (∏K_i)² entries. Differentiable in the weights.
@@ -100,6 +100,7 @@ class _State:
     grams: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, K, K)
     scales: dict[int, Tensor] = field(default_factory=dict)  # width -> (N,)
     inverses: dict[Group, Tensor] = field(default_factory=dict)  # K/trace, (F, 1, 1)
+    factors: dict[Branch, Tensor] = field(default_factory=dict)  # exp(s_b − s), (F, 1, 1)
 
 
 class _Propagate(torch.autograd.Function):
@@ -113,8 +114,7 @@ class _Propagate(torch.autograd.Function):
                 if isinstance(group, InputGroup):
                     gram = pending.pop(0)
                 elif isinstance(group, SumGroup):
-                    factors, scales = _read(network, state, group.branches[0])
-                    gram = _sum_gram(group.branches[0], network.weight(weights, group.weight), factors)
+                    gram, scales = _sum(network, state, group, weights)
                 else:
                     factors, scales = _read(network, state, group.branch)
                     gram = _product_gram(group.branch, factors)
@@ -174,6 +174,39 @@ def _read(network: Network, state: _State, branch: Branch) -> tuple[list[Tensor]
     return grams, [network.read(state.scales[k], slots) for k, slots in reads]
 
 
+def _sum(
+    network: Network, state: _State, group: SumGroup, weights: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    weight = network.weight(weights, group.weight)
+    found, scales = [], []
+    for branch in group.branches:
+        factors, each = _read(network, state, branch)
+        found.append(_sum_gram(branch, _columns(weight, branch), factors))
+        scales.append(each)
+    if len(found) == 1:
+        return found[0], scales[0]
+    return _combined(state, group, found, [torch.stack(each).sum(dim=0) for each in scales])
+
+
+def _combined(
+    state: _State, group: SumGroup, grams: list[Tensor], scales: list[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """Σ_b R_b exp(s_b − s) with s the largest scale."""
+    largest = torch.stack(scales).amax(dim=0)
+    total = torch.zeros_like(grams[0])
+    for branch, gram, scale in zip(group.branches, grams, scales, strict=True):
+        factor = torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())[:, None, None]
+        state.factors[branch] = factor
+        total += gram * factor
+    return total, [largest]
+
+
+def _columns(weight: Tensor, branch: Branch) -> Tensor:
+    """The columns of a branch: (F or 1, K, K2)."""
+    start, stop = branch.columns
+    return weight if (start, stop) == (0, weight.shape[2]) else weight[:, :, start:stop].contiguous()
+
+
 def _sum_gram(branch: Branch, weight: Tensor, grams: list[Tensor]) -> Tensor:
     """W (R₁ ⊗ … ⊗ R_N) Wᴴ or W (R₁ ⊙ … ⊙ R_N) Wᴴ: (F, K, K)."""
     if branch.kind == "kronecker":
@@ -193,18 +226,27 @@ def _sum_backward(
     totals: list[Tensor | None],
     pools: dict[int, Tensor],
 ) -> None:
-    branch, weight = group.branches[0], network.weight(weights, group.weight)
-    grams, _ = _read(network, state, branch)
+    weight, parts = network.weight(weights, group.weight), []
+    for branch in group.branches:
+        g = gradient * state.factors[branch] if len(group.branches) > 1 else gradient
+        grams, _ = _read(network, state, branch)
+        with network.targets(branch, pools) as targets:
+            parts.append(_branch_backward(branch, _columns(weight, branch), grams, g, targets))
+    of_weight = torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]
+    _add_weight(network, totals, weights, group.weight, of_weight)
+
+
+def _branch_backward(
+    branch: Branch, weight: Tensor, grams: list[Tensor], gradient: Tensor, targets: list[Tensor]
+) -> Tensor:
+    """The gradients of the factors' Grams, written to the targets, and that of the weight, returned."""
     if branch.kind == "kronecker":
         of_weight, found = _recomputed(lambda w, *r: _sum_gram(branch, w, list(r)), gradient, weight, *grams)
-        with network.targets(branch, pools) as targets:
-            torch._foreach_copy_(targets, found)
-    else:
-        half = gradient @ weight  # G W
-        of_weight = _twice(half, entrywise(grams))
-        with network.targets(branch, pools) as targets:
-            entrywise_gradients(grams, weight.mH @ half, targets)
-    _add_weight(network, totals, weights, group.weight, of_weight)
+        torch._foreach_copy_(targets, found)
+        return of_weight
+    half = gradient @ weight  # G W
+    entrywise_gradients(grams, weight.mH @ half, targets)
+    return _twice(half, entrywise(grams))
 
 
 def _product_gram(branch: Branch, grams: list[Tensor]) -> Tensor:

@@ -292,7 +292,7 @@ class SquaredCircuit(Queries, nn.Module):
 
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
-        if has_cross_terms(self.plan):
+        if has_cross_terms(self.plan) and not self.is_normalised():  # on the manifold they vanish (U1, U2)
             circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
             norms = root_norms(circuit)[0]
             return torch.log(norms @ self.mixture().to(norms)).to(self.device)

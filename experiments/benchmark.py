@@ -65,7 +65,7 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
     from matplotlib.figure import Figure
 
     images = list(dict.fromkeys(row["data"] for row in rows))
-    figure = Figure(figsize=(9, 3.2 * len(images)), layout="constrained")
+    figure = Figure(figsize=(9, 0.5 + 3.2 * len(images)), layout="constrained")
     axes = figure.subplots(len(images), 2, squeeze=False)
     for image, pair in zip(images, axes, strict=True):
         for axis, score, label in zip(pair, ("ms", "gib"), ("ms a step", "GiB at most"), strict=True):
@@ -76,7 +76,8 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
                     *zip(*points, strict=True), style, color=colour, markersize=4, label=f"{kind}, {whose}"
                 )
             axis.set(title=image, xlabel="parameters", ylabel=label, xscale="log", yscale="log")
-        pair[0].legend(fontsize=7)
+    lines = {line.get_label(): line for pair in axes for line in pair[0].get_lines()}
+    figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=4, fontsize=8)
     return figure
 
 

@@ -133,7 +133,7 @@ def draw(folder: Path) -> Figure:
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     for axis, data in zip(figure.subplots(1, 2), DATA, strict=True):
-        for colour, kind in zip(("tab:orange", "tab:blue", "tab:green"), KINDS, strict=True):
+        for colour, kind in zip(("tab:blue", "tab:orange", "tab:green"), KINDS, strict=True):
             lines = {
                 "o-": ("here", _means(_rows(f"images-{data}-{kind}", folder))),
                 "x:": ("the paper", _printed(data, kind)),

@@ -88,15 +88,17 @@ def suite(name: str) -> list[Setup]:
     kronecker = [Setup(units=8), Setup(units=16)]
     hadamard = [Setup("unitary-hadamard", units) for units in (64, 256)]  # no more than grey levels
     squared = [Setup("squared-hadamard", units) for units in (64, 256, 512)]
+    squared_kronecker = [Setup("squared-kronecker", units) for units in (4, 8, 16)]
     small = [Setup(units=4, batch=64), Setup(units=8, batch=64), Setup("squared-hadamard", 16, batch=64)]
     table = [Setup(kind, units) for kind, units in _TABLE]
     suites = {
-        "gpu": kronecker + hadamard + squared,
+        "gpu": kronecker + hadamard + squared + squared_kronecker,
         "cpu": small,
         "kronecker": kronecker,
         "halves": [Setup(units=units, parts=2) for units in (32, 64)],
         "hadamard": hadamard,
         "squared": squared,
+        "squared-kronecker": squared_kronecker,
         "32": [setup.with_(side=32, inputs="fixed") for setup in table],
     }
     if name not in suites:
@@ -107,5 +109,5 @@ def suite(name: str) -> list[Setup]:
 _TABLE = [
     *(("squared-hadamard", units) for units in (8, 64, 256, 512)),
     *(("unitary-hadamard", units) for units in (8, 64, 256, 512)),
-    *(("unitary-kronecker", units) for units in (8, 16)),
+    *((f"{form}-kronecker", units) for form in ("squared", "unitary") for units in (8, 16)),
 ]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 COLOURS = {
     "± hadamard": "tab:orange",
+    "± kronecker": "tab:red",
     "⊥ hadamard": "tab:green",
     "⊥ kronecker": "tab:blue",
 }

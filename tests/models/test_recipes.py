@@ -151,6 +151,13 @@ def test_arrays_of_images_get_a_quad_tree_in_halves_unless_quarters_are_wanted(s
     assert set(sq.image_model(shape, 2, 2, parts=parts).structure.to_json()) == set(model.structure.to_json())
 
 
+@pytest.mark.parametrize("make", [sq.model_for, lambda data, **how: sq.image_model((4, 4), **how)])
+def test_images_are_halved_in_the_order_that_is_wanted(make):
+    model = make(images(4, 4), parts=2, order="vvhh")
+    scopes = {frozenset(layer.scope) for layer in model.structure.layers}
+    assert scopes == {region.scope for region in sq.regions.quad_tree((4, 4), 2, "vvhh").regions}
+
+
 def test_images_get_the_most_units_with_no_more_parameters_than_cells():
     few, many = (sq.model_for(RNG.integers(0, 256, size=(n, 4, 4)).astype(np.uint8)) for n in (1000, 40000))
     assert [max(layer.units for layer in model.structure.inputs) for model in (few, many)] == [4, 16]

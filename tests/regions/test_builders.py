@@ -100,6 +100,33 @@ def test_a_quad_tree_in_halves_has_the_regions_of_one_in_quarters_and_halves_of_
             assert corners == sorted(corners)
 
 
+orders = st.text("hv", min_size=2, max_size=6).filter(lambda order: len(set(order)) == 2)
+
+
+@given(sides, sides, orders)
+def test_halves_of_any_order_are_a_tree_of_rectangles(height, width, order):
+    graph = quad_tree((height, width), parts=2, order=order)
+    assert_is_a_tree_with_one_leaf_each(graph, height * width)
+    for region in graph.regions:
+        rectangle(region.scope, width)
+
+
+@given(sides, sides, orders)
+def test_halves_of_the_order_with_letters_exchanged_are_those_of_the_transposed_image(height, width, order):
+    exchanged = order.translate(str.maketrans("hv", "vh"))
+    transposed = quad_tree((width, height), parts=2, order=exchanged)
+    scopes = {region.scope for region in quad_tree((height, width), parts=2, order=order).regions}
+    assert scopes == {
+        frozenset(v % height * width + v // height for v in region.scope) for region in transposed.regions
+    }
+
+
+def test_the_letters_of_an_order_say_how_blocks_grow_from_the_pixels_up():
+    graph = quad_tree((8, 8), parts=2, order="vvhvhh")
+    sizes = {rectangle(region.scope, 8)[2:] for region in graph.regions}
+    assert sizes == {(1, 1), (2, 1), (4, 1), (4, 2), (8, 2), (8, 4), (8, 8)}
+
+
 def test_a_quad_tree_in_halves_joins_channels_one_after_the_other():
     assert quad_tree((1, 2, 3), parts=2).arity_counts() == {2: 5}
 
@@ -209,6 +236,16 @@ def test_repetitions_differ_from_each_other():
 REFUSED = {
     "quad_tree: shape must be two positive integers, got (0, 3)": lambda: quad_tree((0, 3)),
     "quad_tree: parts must be 2 or 4, got 3": lambda: quad_tree((4, 4), parts=3),
+    "quad_tree: order must be a text of both letters h and v, got 'vv'": lambda: quad_tree(
+        (4, 4), 2, order="vv"
+    ),
+    "quad_tree: order must be a text of both letters h and v, got 'hx'": lambda: quad_tree(
+        (4, 4), 2, order="hx"
+    ),
+    "quad_tree: order must be a text of both letters h and v, got None": lambda: quad_tree(
+        (4, 4), 2, order=None
+    ),
+    "quad_tree: order='vh' is that of halves. Fix: pass parts=2": lambda: quad_tree((4, 4), order="vh"),
     "quad_tree: shape must be two positive integers, got (3,)": lambda: quad_tree((3,)),
     "quad_tree: shape must be two positive integers, got (2.0, 2)": lambda: quad_tree((2.0, 2)),
     "quad_tree: shape must be two positive integers, got 28": lambda: quad_tree(28),

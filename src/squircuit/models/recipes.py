@@ -42,6 +42,7 @@ def image_model(
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
     parts: Parts = 4,
+    order: str = "hv",
 ) -> SquaredCircuit:
     """A unitary squared circuit over the pixels of an image, on a quad-tree.
 
@@ -56,6 +57,7 @@ def image_model(
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
         parts: 4 merges blocks of 2×2 at once, as in the paper; 2 in halves, which fits better at the same
             cost, with many more units.
+        order: of halves, as for :func:`squircuit.regions.quad_tree`.
 
     Example:
         >>> model = image_model((8, 8), units=4, levels=17)
@@ -64,7 +66,7 @@ def image_model(
     """
     sides = _image_shape(shape)
     _require_positive("levels", levels)
-    graph, grey = quad_tree(sides, parts), Categorical(levels, ordered=True)
+    graph, grey = quad_tree(sides, parts, order), Categorical(levels, ordered=True)
     circuit = build(graph, grey, units, product, roots, tie, is_complex=_is_complex(dtype))
     return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, levels)), sides)
 
@@ -128,6 +130,7 @@ def model_for(
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
     parts: Parts = 2,
+    order: str = "hv",
 ) -> SquaredCircuit:
     """The model that suits the data: images get a quad-tree, all else a Chow–Liu tree.
 
@@ -140,6 +143,7 @@ def model_for(
             fit better so (docs/models.md), and ties nothing in tables.
         parts: of images, as for :func:`image_model`. Their units are by default the most of 32, 16, 8 and 4
             (8 and 4 with four parts) with no more real parameters than there are cells.
+        order: of the halves of images, as for :func:`squircuit.regions.quad_tree`; try "vh" as well.
 
     Example:
         >>> import numpy as np
@@ -156,7 +160,7 @@ def model_for(
         return table_model(observed, units, roots, size, **wishes, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
     families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
-    graph = quad_tree(shape, parts)
+    graph = quad_tree(shape, parts, order)
     offered = IMAGE_UNITS[parts]
     circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components, offered)
     return _model(circuit, seed, dtype, observed.schema, shape)

@@ -2,17 +2,18 @@
 
 The row is what `squircuit fit mnist --preset best` trains. Settings were chosen on validation images alone
 (tries.md); test images are scored once, with the weights of the best validation, beside the exact log Z.
-Members that are trained apart from different seeds are mixed with equal weights, as `squircuit mix` does.
+Members that are trained apart, from different seeds and on trees that halve images in different orders, are
+mixed with equal weights, as `squircuit mix` does.
 
     squircuit reproduce best --data mnist fashion-mnist
-    squircuit reproduce best --data fashion-mnist --members 2
+    squircuit reproduce best --data fashion-mnist --members 2 --orders vh hv
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import torch
 
@@ -30,19 +31,23 @@ PUBLISHED = {
 
 
 def trained(
-    data: sq.data.Dataset, preset: str, seed: int, device: str, changes: dict[str, int]
+    data: sq.data.Dataset, preset: str, seed: int, device: str, changes: dict[str, int], order: str | None
 ) -> tuple[sq.SquaredCircuit, Row]:
-    """One model of a preset, and its row."""
+    """One model of a preset, on the tree of that order or the preset's own, and its row."""
     chosen = presets.load(preset, data.name)
+    structure = chosen["model"] | ({} if order is None else {"order": order})
     training = chosen["training"] | changes
-    model = sq.model_for(data, seed=seed, **chosen["model"]).to(device)
+    model = sq.model_for(data, seed=seed, **structure).to(device)
     started = time.monotonic()
     history = sq.fit(model, data, seed=seed, progress=sys.stderr.isatty(), **training)
     minutes = (time.monotonic() - started) / 60
     scores = scores_of(model, history, torch.as_tensor(data.test))
-    detail = {**chosen["model"], **training, "best_epoch": history.best_epoch}
+    detail = {**structure, **training, "best_epoch": history.best_epoch}
     paper = PUBLISHED.get(data.name, {})
-    row = Row("best", data.name, f"preset {preset}", parameters(model), seed, scores, minutes, paper, detail)
+    title = f"preset {preset}" + (
+        "" if order in (None, chosen["model"].get("order", "hv")) else f", order {order}"
+    )
+    row = Row("best", data.name, title, parameters(model), seed, scores, minutes, paper, detail)
     return model, row
 
 
@@ -53,8 +58,12 @@ def mixed(data: sq.data.Dataset, models: list[sq.SquaredCircuit], rows: list[Row
     scores = {f"{part}_bpd": bits(model, rows_of) for part, rows_of in images.items()}
     scores["log_z"] = model.log_partition().item()
     minutes = sum(row.minutes for row in rows)
-    detail = {"seeds": [row.seed for row in rows], "members": [row.scores["valid_bpd"] for row in rows]}
-    name = f"mixture of {len(rows)}, {rows[0].model}"
+    detail = {
+        "seeds": [row.seed for row in rows],
+        "orders": [row.options.get("order", "hv") for row in rows],
+        "members": [row.scores["valid_bpd"] for row in rows],
+    }
+    name = f"mixture of {len(rows)}, " + "; ".join(dict.fromkeys(row.model for row in rows))
     first = rows[0]
     return Row("best", data.name, name, parameters(model), first.seed, scores, minutes, first.paper, detail)
 
@@ -65,6 +74,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--preset", default="best")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the first member")
     parser.add_argument("--members", type=int, default=1, help="to mix, trained apart (default 1)")
+    parser.add_argument("--orders", nargs="+", default=[None], help="of halves, of the members in turn")
     parser.add_argument("--epochs", type=int, help="other than the preset's")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--folder", help="of the data")
@@ -74,6 +84,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         parser.error(f"--members is {options.members}: pass 1 or more")
     if any(b - a < options.members for a, b in pairwise(sorted(options.seeds))):
         parser.error(f"--seeds {options.seeds}: they share models, take seeds {options.members} apart")
+    for order in filter(None, options.orders):
+        sq.regions.quad_tree((2, 2), 2, order)  # refuses what is no order before anything is trained
     done: list[Row] = []
 
     def keep(row: Row) -> None:
@@ -85,8 +97,10 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         data = sq.data.load(name, options.folder)
         for first in options.seeds:
             models, rows = [], []
-            for seed in range(first, first + options.members):
-                model, row = trained(data, options.preset, seed, options.device, changes)
+            for seed, order in zip(
+                range(first, first + options.members), cycle(options.orders), strict=False
+            ):
+                model, row = trained(data, options.preset, seed, options.device, changes, order)
                 models.append(model)
                 rows.append(row)
                 keep(row)

@@ -44,9 +44,8 @@ def trained(
     scores = scores_of(model, history, torch.as_tensor(data.test))
     detail = {**structure, **training, "best_epoch": history.best_epoch}
     paper = PUBLISHED.get(data.name, {})
-    title = f"preset {preset}" + (
-        "" if order in (None, chosen["model"].get("order", "hv")) else f", order {order}"
-    )
+    own = order in (None, chosen["model"].get("order", "hv"))
+    title = f"preset {preset}" if own else f"preset {preset}, order {order}"
     row = Row("best", data.name, title, parameters(model), seed, scores, minutes, paper, detail)
     return model, row
 

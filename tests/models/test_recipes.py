@@ -158,6 +158,17 @@ def test_images_are_halved_in_the_order_that_is_wanted(make):
     assert scopes == {region.scope for region in sq.regions.quad_tree((4, 4), 2, "vvhh").regions}
 
 
+@pytest.mark.parametrize("order", ["vh,hv", ["vh", "hv"]])
+def test_several_orders_are_circuits_on_several_trees_that_are_mixed(order):
+    data = images(4, 4)
+    model = sq.model_for(data, units=2, roots=2, order=order)
+    parts = [sq.model_for(data, units=2, roots=2, order=each, seed=n) for n, each in enumerate(("vh", "hv"))]
+    mean = torch.stack([part.log_prob(data.reshape(30, -1)).exp() for part in parts]).mean(dim=0)
+    torch.testing.assert_close(model.log_prob(data.reshape(30, -1)).exp(), mean, rtol=1e-4, atol=0)
+    assert (model.is_unitary, model.shape, model.training) == (True, (4, 4), True)
+    assert abs(model.log_partition().item()) < 1e-6
+
+
 def test_images_get_the_most_units_with_no_more_parameters_than_cells():
     few, many = (sq.model_for(RNG.integers(0, 256, size=(n, 4, 4)).astype(np.uint8)) for n in (1000, 40000))
     assert [max(layer.units for layer in model.structure.inputs) for model in (few, many)] == [4, 16]
@@ -191,6 +202,8 @@ def test_arrays_tensors_and_lists_make_the_same_model(rows):
         (lambda: sq.image_model((2, 2), dtype=torch.float16), sq.ParameterError, "single or double"),
         (lambda: sq.image_model((2, 2), dtype="complex64"), sq.ParameterError, "single or double"),
         (lambda: sq.model_for(images(4, 4), parts=3), sq.ParameterError, "parts must be 2 or 4, got 3"),
+        (lambda: sq.model_for(images(4, 4), order=[]), sq.ParameterError, "order is empty"),
+        (lambda: sq.model_for(images(4, 4), order="vh,x"), sq.ParameterError, "got 'x'"),
         (lambda: sq.model_for(images(3, 8, 8)), sq.ParameterError, "Fix: bring the axes into this order"),
         (lambda: sq.model_for("mnist"), sq.DataError, r"Fix: pass sq\.data\.load\(name\)"),
         (lambda: sq.model_for(None), sq.DataError, "Fix: pass"),

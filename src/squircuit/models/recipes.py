@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -13,6 +13,7 @@ from squircuit.data import Schema
 from squircuit.data.registry import pixels
 from squircuit.errors import ParameterError
 from squircuit.families import Categorical, Family
+from squircuit.models.mixture import mixture
 from squircuit.models.observed import Observed, observe
 from squircuit.models.squared_circuit import SquaredCircuit
 from squircuit.regions import RegionGraph, quad_tree
@@ -42,7 +43,7 @@ def image_model(
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
     parts: Parts = 4,
-    order: str = "hv",
+    order: str | Sequence[str] = "hv",
 ) -> SquaredCircuit:
     """A unitary squared circuit over the pixels of an image, on a quad-tree.
 
@@ -57,7 +58,8 @@ def image_model(
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
         parts: 4 merges blocks of 2×2 at once, as in the paper; 2 in halves, which fits better at the same
             cost, with many more units.
-        order: of halves, as for :func:`squircuit.regions.quad_tree`.
+        order: of halves, as for :func:`squircuit.regions.quad_tree`. Several, as a list or with commas, are
+            as many circuits that are mixed, with weights that are learnt: trees suit images differently.
 
     Example:
         >>> model = image_model((8, 8), units=4, levels=17)
@@ -66,9 +68,13 @@ def image_model(
     """
     sides = _image_shape(shape)
     _require_positive("levels", levels)
-    graph, grey = quad_tree(sides, parts, order), Categorical(levels, ordered=True)
-    circuit = build(graph, grey, units, product, roots, tie, is_complex=_is_complex(dtype))
-    return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, levels)), sides)
+    grey = Categorical(levels, ordered=True)
+
+    def model(graph: RegionGraph, seed: int) -> SquaredCircuit:
+        circuit = build(graph, grey, units, product, roots, tie, is_complex=_is_complex(dtype))
+        return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, levels)), sides)
+
+    return _mixed_over([quad_tree(sides, parts, each) for each in _orders(order)], model, seed)
 
 
 def table_model(
@@ -130,7 +136,7 @@ def model_for(
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
     parts: Parts = 2,
-    order: str = "hv",
+    order: str | Sequence[str] = "hv",
 ) -> SquaredCircuit:
     """The model that suits the data: images get a quad-tree, all else a Chow–Liu tree.
 
@@ -143,7 +149,7 @@ def model_for(
             fit better so (docs/models.md), and ties nothing in tables.
         parts: of images, as for :func:`image_model`. Their units are by default the most of 32, 16, 8 and 4
             (8 and 4 with four parts) with no more real parameters than there are cells.
-        order: of the halves of images, as for :func:`squircuit.regions.quad_tree`; try "vh" as well.
+        order: of the halves of images, one or several that are mixed, as for :func:`image_model`.
 
     Example:
         >>> import numpy as np
@@ -160,10 +166,29 @@ def model_for(
         return table_model(observed, units, roots, size, **wishes, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
     families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
-    graph = quad_tree(shape, parts, order)
+    graphs = [quad_tree(shape, parts, each) for each in _orders(order)]
     offered = IMAGE_UNITS[parts]
-    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components, offered)
-    return _model(circuit, seed, dtype, observed.schema, shape)
+
+    def model(graph: RegionGraph, seed: int) -> SquaredCircuit:
+        circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components, offered)
+        return _model(circuit, seed, dtype, observed.schema, shape)
+
+    return _mixed_over(graphs, model, seed)
+
+
+def _orders(order: str | Sequence[str]) -> list[str]:
+    found = order.split(",") if isinstance(order, str) else list(order)
+    if not found:
+        raise ParameterError("order is empty. Fix: pass one such as 'hv', or several to be mixed")
+    return found
+
+
+def _mixed_over(
+    graphs: Sequence[RegionGraph], model: Callable[[RegionGraph, int], SquaredCircuit], seed: int
+) -> SquaredCircuit:
+    """The model of one region graph, or the mixture of those of several, from seeds in a row."""
+    models = [model(graph, seed + number) for number, graph in enumerate(graphs)]
+    return models[0] if len(models) == 1 else mixture(models).train()
 
 
 def _functions(rows: int) -> int:

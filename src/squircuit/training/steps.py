@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, final
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from squircuit.errors import DataError, ParameterError
 from squircuit.execution.graph import CapturedStep
 from squircuit.execution.partition import has_cross_terms
+from squircuit.execution.precision import flushed_denormals
 from squircuit.models import SquaredCircuit
 from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
 from squircuit.optim.base import is_constrained
@@ -65,6 +67,11 @@ class Steps:
         return self._captured(batch.x)
 
     def _step(self, x: Tensor, missing: Tensor | None = None) -> Tensor:
+        with nullcontext() if x.is_cuda else flushed_denormals():
+            return self._trained(x, missing)
+
+    def _trained(self, x: Tensor, missing: Tensor | None) -> Tensor:
+        """Forward, backward, optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
         log_p = self.model.log_prob(x, missing)
         loss = -log_p.mean()

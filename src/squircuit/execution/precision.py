@@ -1,4 +1,4 @@
-"""Where TF32 may serve, in the products of a training step and nowhere else, and where double must; denormals."""
+"""Where TF32 and flushed denormals may serve, in training steps and nowhere else, and where double must."""
 
 from __future__ import annotations
 

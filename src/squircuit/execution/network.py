@@ -18,7 +18,7 @@ from torch import Tensor
 from squircuit.execution import planar, weighted_product
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
 from squircuit.execution.precision import tf32
-from squircuit.execution.scaled import normalise
+from squircuit.execution.scaled import common_scale, normalise
 
 
 @final
@@ -225,25 +225,17 @@ def _sum(
     weight = network.weight(weights, group.weight)
     outs, scales = [], []
     for branch in group.branches:
-        factors, each = _read(network, state, branch)
+        values, each = _read(network, state, branch)
         part = _columns(weight, branch)
-        out, state.saved[branch] = weighted_product.forward(branch.kind, part, factors, state.trains)
+        out, state.saved[branch] = weighted_product.forward(branch.kind, part, values, state.trains)
         outs.append(out)
         scales.append(each)
     if len(outs) == 1:
         return outs[0], scales[0]
-    return _combined(state, group, outs, [torch.stack(each).sum(dim=0) for each in scales])
-
-
-def _combined(
-    state: _State, group: SumGroup, outs: list[Tensor], scales: list[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    """Σ_i v_i exp(s_i − s) with s the largest scale: branches of a sum differ by any factor."""
-    largest = torch.stack(scales).amax(dim=0)
+    factors, largest = common_scale(scales)
+    state.factors.update(zip(group.branches, factors, strict=True))
     total = torch.zeros_like(outs[0])
-    for branch, out, scale in zip(group.branches, outs, scales, strict=True):
-        factor = torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())
-        state.factors[branch] = factor
+    for out, factor in zip(outs, factors, strict=True):
         total += out * factor[:, None, None]
     return total, [largest]
 

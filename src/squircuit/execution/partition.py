@@ -24,6 +24,7 @@ from squircuit.execution.kernels import hermitian
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, SumGroup, Use
 from squircuit.execution.precision import tf32
+from squircuit.execution.scaled import common_scale
 from squircuit.families import Family
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
@@ -177,28 +178,19 @@ def _read(network: Network, state: _State, branch: Branch) -> tuple[list[Tensor]
 def _sum(
     network: Network, state: _State, group: SumGroup, weights: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
+    """Σ_b R_b with R_b = W_b (R₁ ⊗ …) W_bᴴ of the branches, and log-scales."""
     weight = network.weight(weights, group.weight)
-    found, scales = [], []
-    for branch in group.branches:
-        factors, each = _read(network, state, branch)
-        found.append(_sum_gram(branch, _columns(weight, branch), factors))
-        scales.append(each)
+    read = [_read(network, state, branch) for branch in group.branches]
+    found = [
+        _sum_gram(branch, _columns(weight, branch), grams)
+        for branch, (grams, _) in zip(group.branches, read, strict=True)
+    ]
     if len(found) == 1:
-        return found[0], scales[0]
-    return _combined(state, group, found, [torch.stack(each).sum(dim=0) for each in scales])
-
-
-def _combined(
-    state: _State, group: SumGroup, grams: list[Tensor], scales: list[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    """Σ_b R_b exp(s_b − s) with s the largest scale."""
-    largest = torch.stack(scales).amax(dim=0)
-    total = torch.zeros_like(grams[0])
-    for branch, gram, scale in zip(group.branches, grams, scales, strict=True):
-        factor = torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())[:, None, None]
-        state.factors[branch] = factor
-        total += gram * factor
-    return total, [largest]
+        return found[0], read[0][1]
+    factors, largest = common_scale([scales for _, scales in read])
+    state.factors.update(zip(group.branches, (f[:, None, None] for f in factors), strict=True))
+    shares = [gram * state.factors[b] for b, gram in zip(group.branches, found, strict=True)]
+    return torch.stack(shares).sum(dim=0), [largest]
 
 
 def _columns(weight: Tensor, branch: Branch) -> Tensor:

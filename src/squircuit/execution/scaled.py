@@ -29,3 +29,17 @@ def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) 
     for each in scales:
         scale += each
     return inverse
+
+
+def common_scale(scales: list[list[Tensor]]) -> tuple[list[Tensor], Tensor]:
+    """The factors exp(s_b − s) that bring branches of a sum to the scale s of the largest.
+
+    Args:
+        scales: log-scales of the factors of each branch, (F, ...) each; s_b is their sum.
+
+    Returns:
+        One factor a branch, 0 where it is exactly zero, and s.
+    """
+    sums = [torch.stack(each).sum(dim=0) for each in scales]
+    largest = torch.stack(sums).amax(dim=0)
+    return [torch.where(s == -torch.inf, 0.0, (s - largest).exp()) for s in sums], largest

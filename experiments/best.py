@@ -83,6 +83,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         parser.error(f"--members is {options.members}: pass 1 or more")
     if any(b - a < options.members for a, b in pairwise(sorted(options.seeds))):
         parser.error(f"--seeds {options.seeds}: they share models, take seeds {options.members} apart")
+    if len(options.orders) > options.members:
+        parser.error(f"--orders are {len(options.orders)}, --members {options.members}: pass as many members")
     for order in filter(None, options.orders):
         sq.regions.quad_tree((2, 2), 2, order)  # refuses what is no order before anything is trained
     done: list[Row] = []

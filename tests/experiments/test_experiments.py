@@ -164,9 +164,7 @@ def test_members_are_mixed_and_the_mixture_is_not_worse_than_their_mean(tmp_path
     for score in ("test_bpd", "valid_bpd"):
         scores = first.scores[score], second.scores[score]
         assert both.scores[score] < sum(scores) / 2  # Jensen
-        assert (
-            both.scores[score] < min(scores) + 1 / 64
-        )  # half of the better one is in it: one bit of 64 pixels
+        assert both.scores[score] < min(scores) + 1 / 64  # half of the better one: one bit of 64 pixels
     assert abs(both.scores["log_z"]) < 1e-4
     assert len(record.read("best", tmp_path)) == 3
     with pytest.raises(SystemExit):

@@ -203,6 +203,11 @@ def test_arrays_tensors_and_lists_make_the_same_model(rows):
         (lambda: sq.image_model((2, 2), dtype="complex64"), sq.ParameterError, "single or double"),
         (lambda: sq.model_for(images(4, 4), parts=3), sq.ParameterError, "parts must be 2 or 4, got 3"),
         (lambda: sq.model_for(images(4, 4), order=[]), sq.ParameterError, "order is empty"),
+        (
+            lambda: sq.model_for(images(4, 4), order=None),
+            sq.ParameterError,
+            "order must be a text .* got None",
+        ),
         (lambda: sq.model_for(images(4, 4), order="vh,x"), sq.ParameterError, "got 'x'"),
         (lambda: sq.model_for(images(3, 8, 8)), sq.ParameterError, "Fix: bring the axes into this order"),
         (lambda: sq.model_for("mnist"), sq.DataError, r"Fix: pass sq\.data\.load\(name\)"),

@@ -177,10 +177,11 @@ def model_for(
 
 
 def _orders(order: str | Sequence[str]) -> list[str]:
-    found = order.split(",") if isinstance(order, str) else list(order)
-    if not found:
+    if isinstance(order, str):
+        return order.split(",")
+    if order in ([], ()):
         raise ParameterError("order is empty. Fix: pass one such as 'hv', or several to be mixed")
-    return found
+    return list(order) if isinstance(order, Sequence) else [order]  # which quad_tree refuses
 
 
 def _mixed_over(

@@ -158,7 +158,7 @@ def test_images_are_halved_in_the_order_that_is_wanted(make):
     assert scopes == {region.scope for region in sq.regions.quad_tree((4, 4), 2, "vvhh").regions}
 
 
-@pytest.mark.parametrize("order", ["vh,hv", ["vh", "hv"]])
+@pytest.mark.parametrize("order", ["vh,hv", "vh, hv", ["vh", "hv"]])
 def test_several_orders_are_circuits_on_several_trees_that_are_mixed(order):
     data = images(4, 4)
     model = sq.model_for(data, units=2, roots=2, order=order)

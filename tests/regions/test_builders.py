@@ -101,11 +101,12 @@ def test_a_quad_tree_in_halves_has_the_regions_of_one_in_quarters_and_halves_of_
 
 
 orders = st.text("hv", min_size=2, max_size=6).filter(lambda order: len(set(order)) == 2)
+shifts = st.integers(0, 40)
 
 
-@given(sides, sides, orders)
-def test_halves_of_any_order_are_a_tree_of_rectangles(height, width, order):
-    graph = quad_tree((height, width), parts=2, order=order)
+@given(sides, sides, orders, shifts)
+def test_halves_of_any_order_and_shift_are_a_tree_of_rectangles(height, width, order, shift):
+    graph = quad_tree((height, width), parts=2, order=f"{order}+{shift}")
     assert_is_a_tree_with_one_leaf_each(graph, height * width)
     for region in graph.regions:
         rectangle(region.scope, width)
@@ -119,6 +120,23 @@ def test_halves_of_the_order_with_letters_exchanged_are_those_of_the_transposed_
     assert scopes == {
         frozenset(v % height * width + v // height for v in region.scope) for region in transposed.regions
     }
+
+
+@given(sides, sides, orders, shifts)
+def test_a_shifted_tree_is_what_is_left_of_the_tree_of_an_image_with_a_margin(height, width, order, shift):
+    full = width + shift
+    inside = {
+        frozenset(
+            (v // full - shift) * width + v % full - shift for v in region.scope if _is_inside(v, full, shift)
+        )
+        for region in quad_tree((height + shift, full), parts=2, order=order).regions
+    }
+    found = {region.scope for region in quad_tree((height, width), parts=2, order=f"{order}+{shift}").regions}
+    assert found == inside - {frozenset()}
+
+
+def _is_inside(variable, width, margin):
+    return variable // width >= margin and variable % width >= margin
 
 
 def test_the_letters_of_an_order_say_how_blocks_grow_from_the_pixels_up():
@@ -245,6 +263,13 @@ REFUSED = {
     "quad_tree: order must be a text of both letters h and v, got None": lambda: quad_tree(
         (4, 4), 2, order=None
     ),
+    "quad_tree: order must be a text of both letters h and v, got 'vh+x'": lambda: quad_tree(
+        (4, 4), 2, order="vh+x"
+    ),
+    "quad_tree: order must be a text of both letters h and v, got 'vh+'": lambda: quad_tree(
+        (4, 4), 2, order="vh+"
+    ),
+    "quad_tree: order='hv+1' is that of halves. Fix: pass parts=2": lambda: quad_tree((4, 4), order="hv+1"),
     "quad_tree: order='vh' is that of halves. Fix: pass parts=2": lambda: quad_tree((4, 4), order="vh"),
     "quad_tree: shape must be two positive integers, got (3,)": lambda: quad_tree((3,)),
     "quad_tree: shape must be two positive integers, got (2.0, 2)": lambda: quad_tree((2.0, 2)),

@@ -178,7 +178,7 @@ def model_for(
 
 def _orders(order: str | Sequence[str]) -> list[str]:
     if isinstance(order, str):
-        return order.split(",")
+        return [each.strip() for each in order.split(",")]
     if order in ([], ()):
         raise ParameterError("order is empty. Fix: pass one such as 'hv', or several to be mixed")
     return list(order) if isinstance(order, Sequence) else [order]  # which quad_tree refuses

@@ -33,7 +33,9 @@ def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv
         parts: 4 merges the blocks at once, 2 in two steps. A Kronecker layer has K^(parts + 1) weights, so
             that halves allow many more units: K = 64 costs about what K = 16 does with quarters.
         order: of halves, from the pixels up and then repeated: h joins left with right, v above with below.
-            Neighbours that tell most about each other should meet first ("vh" for FashionMNIST).
+            Neighbours that tell most about each other should meet first ("vh" for FashionMNIST). A number
+            after it moves the blocks: those of "vvhh+2" begin two pixels above and left of the image, so that
+            pixels on both sides of a border of "vvhh" are in one block.
 
     Example:
         >>> quad_tree((28, 28))
@@ -46,26 +48,31 @@ def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv
         RegionGraph(784 variables, 1567 regions, depth 10)
         >>> quad_tree((4, 4), parts=2, order="vvhh").regions[16].scope  # the first pair of pixels
         frozenset({0, 4})
+        >>> quad_tree((4, 4), parts=2, order="hv+1").regions[16].scope  # begins with a pixel alone
+        frozenset({1, 2})
     """
     sides, channels = _sides_and_channels(shape)
     if parts not in (2, 4):
         raise ParameterError(f"quad_tree: parts must be 2 or 4, got {parts!r}")
-    _check_order(order, parts)
+    letters, shift = _letters_and_shift(order, parts)
     builder = Builder()
     grid = pixel_grid("quad_tree", sides)
-    blocks = [(2, 2)] if parts == 4 else [BLOCKS[letter] for letter in order]
-    _merge(builder, [[_pixel(builder, n, channels, parts) for n in row] for row in grid], blocks)
+    blocks = [(2, 2)] if parts == 4 else [BLOCKS[letter] for letter in letters]
+    _merge(builder, [[_pixel(builder, n, channels, parts) for n in row] for row in grid], blocks, shift)
     return builder.finish()
 
 
-def _check_order(order: object, parts: int) -> None:
-    if not isinstance(order, str) or set(order) != set(BLOCKS):
+def _letters_and_shift(order: object, parts: int) -> tuple[str, int]:
+    letters, plus, shift = order.partition("+") if isinstance(order, str) else ("", "", "")
+    if set(letters) != set(BLOCKS) or (plus and not shift.isdecimal()):
         raise ParameterError(
             f"quad_tree: order must be a text of both letters h and v, got {order!r}. Fix: 'hv' joins left "
-            "with right, then above with below; 'vvhh' joins twice above with below first"
+            "with right, then above with below; 'vvhh' joins twice above with below first; 'vvhh+2' begins "
+            "two pixels outside the image"
         )
     if parts == 4 and order != "hv":
         raise ParameterError(f"quad_tree: order={order!r} is that of halves. Fix: pass parts=2 as well")
+    return letters, int(shift or 0)
 
 
 def _sides_and_channels(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -105,21 +112,31 @@ def add_quad_tree(builder: Builder, variables: Grid) -> int:
     return _merge(builder, [[builder.leaf(variable) for variable in row] for row in variables])
 
 
-def _merge(builder: Builder, grid: Grid, blocks: Sequence[tuple[int, int]] = ((2, 2),)) -> int:
-    """Merge a grid of regions up to one, by blocks of these heights and widths in turn."""
-    sizes = cycle(blocks)
+def _merge(
+    builder: Builder, grid: Grid, blocks: Sequence[tuple[int, int]] = ((2, 2),), shift: int = 0
+) -> int:
+    """Merge a grid of regions up to one, by blocks of these heights and widths in turn.
+
+    The first region lies at (shift, shift) of a larger grid, whose blocks begin at (0, 0).
+    """
+    sizes, top, left = cycle(blocks), shift, shift
     while len(grid) > 1 or len(grid[0]) > 1:
-        grid = _merge_blocks(builder, grid, *next(sizes))
+        height, width = next(sizes)
+        rows, columns = _pieces(len(grid), height, top), _pieces(len(grid[0]), width, left)
+        grid = [[_join(builder, [row[column] for row in grid[some]]) for column in columns] for some in rows]
+        top, left = top // height, left // width
     return grid[0][0]
 
 
-def _merge_blocks(builder: Builder, grid: Grid, height: int, width: int) -> Grid:
-    """The grid of blocks of that height and width; the last ones may be smaller."""
-    tops, lefts = range(0, len(grid), height), range(0, len(grid[0]), width)
-    return [
-        [_join(builder, [row[left : left + width] for row in grid[top : top + height]]) for left in lefts]
-        for top in tops
-    ]
+def _pieces(count: int, size: int, shift: int) -> list[slice]:
+    """What lies in each of the blocks of a row that begins ``shift`` places to the left.
+
+    Example:
+        >>> _pieces(5, 2, shift=3)
+        [slice(0, 1, None), slice(1, 3, None), slice(3, 5, None)]
+    """
+    starts = range(-(shift % size), count, size)
+    return [slice(max(start, 0), min(start + size, count)) for start in starts]
 
 
 def _join(builder: Builder, block: Grid) -> int:

@@ -51,6 +51,49 @@ def test_its_likelihood_is_the_weighted_sum_of_theirs(models, mixed):
     np.testing.assert_allclose(mixed.log_prob(states()).exp().detach(), expected(models), atol=1e-12)
 
 
+@pytest.mark.parametrize("missing", [[], [0], [1, 3], [0, 1, 2, 3]])
+def test_its_terms_are_the_densities_of_its_root_layers_times_their_weights(models, mixed, missing):
+    absent = np.isin(np.arange(D), missing)
+    found = mixed.component_log_prob(states(), absent).exp().detach().numpy()
+    assert found.shape == (2**D, 4)  # the second model has two root layers
+    parts = np.stack([found[:, 0], found[:, 1] + found[:, 2], found[:, 3]])
+    for part, model, share in zip(parts, models, SHARES, strict=True):
+        np.testing.assert_allclose(part, share * marginal_of(model, absent), atol=1e-12)
+
+
+def marginal_of(model, absent):
+    """p(y) at every state, by enumeration of what is missing."""
+    density = oracle.density(model.circuit(), states()) / oracle.partition(model.circuit())
+    table = density.reshape((2,) * D)
+    return np.broadcast_to(table.sum(axis=tuple(np.flatnonzero(absent)), keepdims=True), table.shape).ravel()
+
+
+def test_terms_of_circuits_without_constraint_sum_to_the_normalised_density():
+    free = sq.build(sq.regions.balanced_tree(D), sq.Categorical(2), 2, components=3, unitary=False)
+    model = sq.SquaredCircuit(free, dtype=torch.complex128)
+    terms = model.component_log_prob(states()).exp().detach()
+    density = oracle.density(model.circuit(), states()) / oracle.partition(model.circuit())
+    np.testing.assert_allclose(terms.sum(dim=1), density, atol=1e-12)
+
+
+def test_terms_that_are_hundreds_of_nats_apart_are_all_there():
+    d = 400
+    likely, unlikely = (
+        sq.SquaredCircuit(sq.build(sq.regions.balanced_tree(d), sq.Categorical(n), 1), seed=n).double()
+        for n in (2, 2)
+    )
+    for model, angle in ((likely, 0.01), (unlikely, 1.5)):
+        for stack in model.stacks():
+            if stack.shape[-1] == 2:
+                stack.data[:] = torch.tensor([np.cos(angle), np.sin(angle)])
+            else:
+                stack.data.fill_(1)
+    both, x = sq.mixture([likely, unlikely]).float(), torch.zeros(1, d, dtype=torch.long)
+    expected = [2 * d * np.log(np.cos(angle)) - np.log(2) for angle in (0.01, 1.5)]
+    np.testing.assert_allclose(both.component_log_prob(x)[0].detach(), expected, rtol=1e-4)
+    assert both.log_prob(x).item() == pytest.approx(expected[0], rel=1e-4)
+
+
 def test_equal_weights_are_the_default(models):
     found = sq.mixture(models).log_prob(states()).exp().detach()
     np.testing.assert_allclose(found, expected(models, [1 / 3] * 3), atol=1e-12)

@@ -295,3 +295,29 @@ def test_defaults_follow_the_number_of_rows():
         batches[n] = config.batch
         assert Loop(model, data, config, None, []).config.epochs >= 1
     assert batches == {20: 20, 400: 32, 2_000: 64, 5_000: 128, 20_000: 256}
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_circuits_that_are_trained_apart_get_the_weights_that_each_gets_alone(missing):
+    x, trees = coins(400).double(), (sq.regions.balanced_tree(4), sq.regions.linear(4))
+    x[:40, 1] = float("nan") if missing else 0.0
+    circuits = [sq.build(tree, sq.Categorical(2), 2, roots=2, tie="inputs") for tree in trees]
+    alone = [sq.SquaredCircuit(c, seed=n, dtype=torch.complex128) for n, c in enumerate(circuits)]
+    mixed = sq.mixture(alone)
+    options = {"progress": False, "epochs": 3, "batch": 50, "lr": 0.2, "valid_fraction": 0.0, "average": 0.9}
+    sq.fit(mixed, x, apart=True, lr_free=0.0, **options)
+    found = mixed.weights()
+    for number, model in enumerate(alone):
+        before = {name: weight.detach().clone() for name, weight in model.weights().items()}
+        sq.fit(model, x, **options)
+        for name, weight in model.weights().items():
+            torch.testing.assert_close(found[f"{number}.{name}"], weight, rtol=0, atol=1e-9)
+            assert not torch.equal(weight, before[name])
+
+
+@pytest.mark.parametrize("unitary", [True, False])
+def test_the_loss_of_circuits_that_are_trained_apart_is_that_of_their_mixture(x, unitary):
+    model, twin = (model_of_coins(components=3, unitary=unitary) for _ in range(2))
+    history = sq.fit(model, x, x, apart=True, progress=False, epochs=1, batch=len(x))
+    assert history.rows[0].train == pytest.approx(-twin.log_prob(x).mean().item(), rel=1e-6)
+    assert history.rows[0].valid == pytest.approx(-model.log_prob(x).mean().item(), rel=1e-6)

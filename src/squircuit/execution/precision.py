@@ -43,10 +43,10 @@ def past_underflow(log_p: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
     """Rows of probability 0 once more in double precision: products of tiny factors vanish in single first.
 
     Args:
-        log_p: (n,).
+        log_p: (n,), or (n, M) for the terms of a sum.
         again: indices of rows → their log p in double precision.
     """
-    lost = (log_p == -torch.inf).nonzero()[:, 0]
+    lost = (log_p == -torch.inf).nonzero()[:, 0].unique()
     if log_p.dtype == torch.float64 or not len(lost):
         return log_p
     return log_p.index_put((lost,), again(lost).to(log_p.dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ STEP_COST = {"cpu": 2e6, "cuda": 1e9}  #: what starting a step costs, in multipl
 
 
 @tf32(False)
-def log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
+def log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool = False) -> Tensor:
     """log p(y) = log ∫ Σ_r π_r |c_r(y, z)|² dz − log Z of every row, Z being what that row lacks.
 
     Alg. Mar-Squared-Unitary (Thm. 3) on the folded plan; circuits whose weights are not normalised send
@@ -28,18 +28,20 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
     Args:
         snapshot: of the model.
         evidence: n rows.
+        components: the sum of each root layer by itself.
 
     Returns:
-        (n,); −inf where p(y) is zero.
+        (n,), or (n, M) for M root layers; −inf where p(y) is zero.
     """
+    total = log_totals if components else log_total
     if not len(evidence):
-        return snapshot.mixture.new_zeros(0)
-    log_p = _log_marginal(snapshot, evidence)
-    return past_underflow(log_p, lambda rows: _log_marginal(snapshot.doubled(), evidence.take(rows)))
+        return snapshot.mixture.new_zeros((0, len(snapshot.circuit.roots)) if components else 0)
+    log_p = _log_marginal(snapshot, evidence, total)
+    return past_underflow(log_p, lambda rows: _log_marginal(snapshot.doubled(), evidence.take(rows), total))
 
 
-def _log_marginal(snapshot: Snapshot, evidence: Evidence) -> Tensor:
-    parts, rows = zip(*_parts(snapshot, evidence), strict=True)
+def _log_marginal(snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]) -> Tensor:
+    parts, rows = zip(*_parts(snapshot, evidence, total), strict=True)
     log_p = torch.cat(parts)[torch.cat(rows).argsort()]
     return log_p if snapshot.is_normalised else log_p - _log_partition(snapshot)
 
@@ -87,7 +89,15 @@ def messages(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None = None)
 
 def log_total(found: Messages) -> Tensor:
     """log of the total of some messages, −inf where it is zero: (B,)."""
-    total, scale = found.total()
+    return _log_of(*found.total())
+
+
+def log_totals(found: Messages) -> Tensor:
+    """The same of every root layer by itself: (B, M)."""
+    return _log_of(*found.totals())
+
+
+def _log_of(total: Tensor, scale: Tensor) -> Tensor:
     positive = (total > 0) & (scale > -torch.inf)
     logarithm = torch.where(positive, total, 1.0).log() + torch.where(positive, scale, 0.0)
     return torch.where(positive, logarithm, -torch.inf)
@@ -98,12 +108,14 @@ def _log_partition(snapshot: Snapshot) -> Tensor:
     return log_total(messages(snapshot, nothing_observed(snapshot.circuit, snapshot.device)))
 
 
-def _parts(snapshot: Snapshot, evidence: Evidence) -> Iterator[tuple[Tensor, Tensor]]:
+def _parts(
+    snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]
+) -> Iterator[tuple[Tensor, Tensor]]:
     for batch in batches(snapshot, evidence):
         schedule = snapshot.schedules(forms_of(snapshot, evidence.missing[batch]))
         for rows in blocks(batch, schedule):
             leaves = Leaves(snapshot, evidence.x[rows], evidence.missing[rows])
-            yield log_total(Messages(leaves, schedule)), rows
+            yield total(Messages(leaves, schedule)), rows
 
 
 def _is_cheaper_together(snapshot: Snapshot, evidence: Evidence, masks: list[tuple[Tensor, Tensor]]) -> bool:

@@ -40,13 +40,16 @@ class Messages:
 
     def total(self) -> tuple[Tensor, Tensor]:
         """Σ_r π_r R_rr over the root units as t and s with t·e^s: (B,) each."""
+        totals, scales = self.totals()
+        largest = scales.amax(dim=1)
+        return (totals * ratio(scales, largest.unsqueeze(1))).sum(dim=1), largest
+
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """The same of each of the M root layers: (B, M) each."""
         diagonals, scales = self.diagonals()
-        largest = torch.stack(scales).amax(dim=0)
         mixture = torch.split(self.snapshot.mixture, [d.shape[1] for d in diagonals])
-        parts = [
-            (d @ pi) * ratio(scale, largest) for d, pi, scale in zip(diagonals, mixture, scales, strict=True)
-        ]
-        return torch.stack(parts).sum(dim=0), largest
+        parts = [diagonal @ pi for diagonal, pi in zip(diagonals, mixture, strict=True)]
+        return torch.stack(parts, dim=1), torch.stack(scales, dim=1)
 
     def diagonals(self) -> tuple[list[Tensor], list[Tensor]]:
         """R_rr of every root layer, (B, R) each, and their log-scales, (B,) each."""

@@ -230,17 +230,40 @@ class SquaredCircuit(Queries, nn.Module):
             x: rows of data; NaN in the column of a continuous variable means missing.
             missing: booleans, True = marginalised, (d,) for all rows or (n, d).
         """
+        return self._log_prob(x, missing, components=False)
+
+    def component_log_prob(self, x: Any, missing: Any = None) -> Tensor:
+        """log p(m, x) of the circuits m = 1 … M that are mixed: (n, d) → (n, M), exact and normalised.
+
+        These are the root layers: those of :func:`squircuit.mixture`, of several ``components`` or
+        ``order``s. Σ_m p(m, x) = p(x), and the softmax over m is p(m | x), which circuit a row belongs to.
+
+        Args:
+            x, missing: as for :meth:`log_prob`.
+
+        Example:
+            >>> import squircuit as sq
+            >>> circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2, components=3)
+            >>> model, x = SquaredCircuit(circuit), [[0, 1, 1, 0], [1, 1, 1, 1]]
+            >>> terms = model.component_log_prob(x)
+            >>> terms.shape, bool(torch.allclose(terms.logsumexp(dim=1), model.log_prob(x)))
+            (torch.Size([2, 3]), True)
+        """
+        return self._log_prob(x, missing, components=True)
+
+    def _log_prob(self, x: Any, missing: Any, components: bool) -> Tensor:
         require_data(self.structure, x)
         # training steps on a GPU do not wait for checks: a value outside its domain has probability 0 there
         on_gpu = isinstance(x, Tensor) and x.is_cuda and missing is None
         trusted = on_gpu and self._trains and not has_gaps(self.structure, x)
         evidence = None if trusted else self._evidence(x, missing)
         if evidence is not None and not evidence.is_complete:
-            return log_marginal(self.snapshot(trains=self._trains), evidence)
+            return log_marginal(self.snapshot(trains=self._trains), evidence, components)
         rows = (x if evidence is None else evidence.x).to(self._zero.device)
-        log_p = self.log_density(rows)
+        density = self.log_densities if components else self.log_density
+        log_p = density(rows)
         if not self._trains:
-            log_p = past_underflow(log_p, lambda lost: self.log_density(rows[lost], torch.float64))
+            log_p = past_underflow(log_p, lambda lost: density(rows[lost], torch.float64))
         if self.is_unitary and (self._trains or self.is_normalised()):
             return log_p
         return log_p - self.log_partition(double=False)
@@ -282,13 +305,19 @@ class SquaredCircuit(Queries, nn.Module):
             x: rows of data.
             real: float32 or float64, the precision; default the model's own.
         """
-        real = real or self.precision
+        squares, scales, mixture = self._roots(x, real or self.precision)
+        return _log_mixed(squares, scales, mixture)
+
+    def log_densities(self, x: Tensor, real: torch.dtype | None = None) -> Tensor:
+        """The same sum over the units r of every root layer by itself: (n, d) → (n, M)."""
+        units = [root.units for root in self.structure.roots]
+        roots = (torch.split(each, units) for each in self._roots(x, real or self.precision))
+        return torch.stack([_log_mixed(*each) for each in zip(*roots, strict=True)], dim=1)
+
+    def _roots(self, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """|v_r|² (R, n), s_r (R, n) and π_r (R,) of the root units, c_r = v_r exp(s_r)."""
         values, scales = self._network(self._inputs(x, real), self._matched_stacks(real))
-        largest = scales.amax(dim=0)  # (B,)
-        factors = torch.where(scales == -torch.inf, 0.0, (2 * (scales - largest)).exp())
-        density = (self.mixture().to(real) @ (values.square().sum(dim=1) * factors)).squeeze(0)
-        positive = density > 0
-        return torch.where(positive, torch.where(positive, density, 1.0).log() + 2 * largest, -torch.inf)
+        return values.square().sum(dim=1), scales, self.mixture().to(real)
 
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
@@ -344,6 +373,15 @@ class SquaredCircuit(Queries, nn.Module):
             entries = tuple(self.learnt[name][1] for name in names)
             values[role] = stack.index_select(0, self._network.index(entries, stack.device))
         return values
+
+
+def _log_mixed(squares: Tensor, scales: Tensor, mixture: Tensor) -> Tensor:
+    """log Σ_r π_r |v_r|² exp(2 s_r), −inf where that is 0: (R, n), (R, n), (R,) → (n,)."""
+    largest = scales.amax(dim=0)
+    factors = torch.where(scales == -torch.inf, 0.0, (2 * (scales - largest)).exp())
+    density = mixture @ (squares * factors)
+    positive = density > 0
+    return torch.where(positive, torch.where(positive, density, 1.0).log() + 2 * largest, -torch.inf)
 
 
 def _stays_unitary(circuit: Circuit) -> bool:

@@ -33,7 +33,7 @@ class DivergedError(Exception):
 
 @final
 class Steps:
-    """Steps of −mean log p(x) with one optimiser.
+    """Steps of −mean log p(x) with one optimiser, or of −mean Σ_m log p(m, x).
 
     Args:
         model: to be trained; in training mode.
@@ -47,6 +47,7 @@ class Steps:
         }
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self.optimiser = _optimiser(model, config.optimiser, self._rates)
+        self._apart = config.apart
         self._captures = config.graph and model.device.type == "cuda" and _is_capturable(model)
         self._captured: CapturedStep | None = None
         self._shape = torch.Size()
@@ -73,10 +74,10 @@ class Steps:
     def _trained(self, x: Tensor, missing: Tensor | None) -> Tensor:
         """Forward, backward, optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
-        log_p = self.model.log_prob(x, missing)
-        loss = -log_p.mean()
-        loss.backward()  # type: ignore[no-untyped-call]
-        found = torch.stack([loss.detach().double(), (log_p.detach() == -torch.inf).sum().double()])
+        log_p, learnt = self._log_prob(x, missing)
+        (-learnt.sum() / len(x)).backward()  # type: ignore[no-untyped-call]
+        impossible = (learnt.detach() == -torch.inf).reshape(len(x), -1).any(dim=1).sum()
+        found = torch.stack([-log_p.detach().mean().double(), impossible.double()])
         if not self._captures or missing is not None:
             require_good(found, len(x))
         try:
@@ -84,6 +85,14 @@ class Steps:
         except FloatingPointError as error:
             raise DivergedError(str(error)) from error
         return found
+
+    def _log_prob(self, x: Tensor, missing: Tensor | None) -> tuple[Tensor, Tensor]:
+        """log p(x), (n,), and that whose sum is maximised: the same, or log p(m, x) of every circuit m."""
+        if not self._apart:
+            log_p = self.model.log_prob(x, missing)
+            return log_p, log_p
+        terms = self.model.component_log_prob(x, missing)
+        return terms.detach().logsumexp(dim=1), terms
 
     def _capture(self, x: Tensor) -> CapturedStep:
         """The step as a graph; capturing takes steps, so weights and states are put back."""

@@ -276,11 +276,13 @@ def test_a_history_survives_its_dictionary_also_with_infinite_losses(x, model):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("unitary", [True, False])
-def test_a_run_in_a_cuda_graph_is_the_run_without(unitary):
+@pytest.mark.parametrize("orders", [["hv"], ["vvhh", "hhvv"]])
+def test_a_run_in_a_cuda_graph_is_the_run_without(unitary, orders):
     x, found = torch.randint(8, (512, 64), generator=torch.Generator().manual_seed(0)), []
     for graph in (True, False):
-        circuit = sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(8), 3, unitary=unitary)
-        model = sq.SquaredCircuit(circuit).cuda()
+        trees = [sq.regions.quad_tree((8, 8), 2, order) for order in orders]
+        circuits = [sq.build(tree, sq.Categorical(8), 3, unitary=unitary) for tree in trees]
+        model = sq.mixture([sq.SquaredCircuit(circuit) for circuit in circuits]).cuda()
         loop = sq.fit(model, x, graph=graph, progress=False, epochs=4, batch=64, average=0.5)
         found.append(loop.best.valid)
     assert found[0] == pytest.approx(found[1], rel=1e-3)
@@ -305,7 +307,7 @@ def test_circuits_that_are_trained_apart_get_the_weights_that_each_gets_alone(mi
     alone = [sq.SquaredCircuit(c, seed=n, dtype=torch.complex128) for n, c in enumerate(circuits)]
     mixed = sq.mixture(alone)
     options = {"progress": False, "epochs": 3, "batch": 50, "lr": 0.2, "valid_fraction": 0.0, "average": 0.9}
-    sq.fit(mixed, x, apart=True, lr_free=0.0, **options)
+    sq.fit(mixed, x, lr_free=0.0, **options)
     found = mixed.weights()
     for number, model in enumerate(alone):
         before = {name: weight.detach().clone() for name, weight in model.weights().items()}
@@ -315,9 +317,30 @@ def test_circuits_that_are_trained_apart_get_the_weights_that_each_gets_alone(mi
             assert not torch.equal(weight, before[name])
 
 
+def mixture_of_coins(weights=None, unitary=True):
+    return sq.mixture([model_of_coins(seed=seed, unitary=unitary) for seed in range(3)], weights)
+
+
 @pytest.mark.parametrize("unitary", [True, False])
-def test_the_loss_of_circuits_that_are_trained_apart_is_that_of_their_mixture(x, unitary):
-    model, twin = (model_of_coins(components=3, unitary=unitary) for _ in range(2))
-    history = sq.fit(model, x, x, apart=True, progress=False, epochs=1, batch=len(x))
+@pytest.mark.parametrize("apart", [True, False])
+def test_losses_are_those_of_the_mixture_also_where_its_circuits_are_trained_apart(x, apart, unitary):
+    model, twin = (mixture_of_coins(unitary=unitary) for _ in range(2))
+    history = sq.fit(model, x, x, apart=apart, progress=False, epochs=1, batch=len(x))
     assert history.rows[0].train == pytest.approx(-twin.log_prob(x).mean().item(), rel=1e-6)
     assert history.rows[0].valid == pytest.approx(-model.log_prob(x).mean().item(), rel=1e-6)
+
+
+def test_the_weights_of_a_mixture_are_learnt_together_and_stay_apart(x):
+    shares = [0.2, 0.3, 0.5]
+    for apart in (True, False):
+        model = mixture_of_coins(shares)
+        sq.fit(model, x, apart=apart, lr_free=0.1, **QUICK)
+        moved = (model.component_weights() - torch.tensor(shares)).abs().max().item()
+        assert moved < 1e-5 if apart else moved > 1e-2
+
+
+def test_circuits_above_the_same_inputs_are_trained_together(x):
+    apart, together = (model_of_coins(components=2) for _ in range(2))
+    for model, option in ((apart, True), (together, False)):
+        sq.fit(model, x, apart=option, **QUICK)
+    assert torch.equal(apart.log_prob(x), together.log_prob(x))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from squircuit.circuits.circuit import Circuit
 from squircuit.circuits.layers import Input, Layer, Sum
+from squircuit.circuits.order import postorder
 from squircuit.circuits.parameter import Constraint, Parameter
 
 
@@ -38,6 +39,27 @@ def separated(circuit: Circuit) -> list[Circuit]:
     if len(circuit.roots) == 1:
         return [circuit]
     return [_alone(circuit, Circuit(root, validate=circuit.validated)) for root in circuit.roots]
+
+
+def independent(circuit: Circuit) -> list[list[int]]:
+    """The root layers by number, in groups that have no parameter below them in common.
+
+    Example:
+        >>> import torch, squircuit as sq
+        >>> tree = sq.regions.balanced_tree(4)
+        >>> pair = sq.build(tree, sq.Categorical(2), units=2, components=2).initialise(seed=0)  # same inputs
+        >>> independent(pair), independent(mixed([pair, pair], torch.full((4,), 0.25)))
+        ([[0, 1]], [[0, 1], [2, 3]])
+    """
+    groups: list[tuple[set[Parameter], list[int]]] = []
+    for number, root in enumerate(circuit.roots):
+        below = postorder([root], lambda layer: layer.inputs)
+        held = {parameter for layer in below for parameter in layer.named_parameters().values()}
+        related = [group for group in groups if group[0] & held]
+        groups = [group for group in groups if not group[0] & held]
+        numbers = [*sorted(n for _, members in related for n in members), number]
+        groups.append((held.union(*(parameters for parameters, _ in related)), numbers))
+    return sorted(numbers for _, numbers in groups)
 
 
 def _alone(circuit: Circuit, part: Circuit) -> Circuit:

@@ -18,8 +18,8 @@ def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = 
     Models that were trained apart (from other seeds, on other trees) err in different places: by Jensen's
     inequality their mixture never scores below the mean of their scores, and where they are about equally
     good it mostly scores above the best of them. It is a model like others: normalised, with exact
-    marginals, conditionals and samples, saved to one file. Trained on with :func:`squircuit.fit`, the w_m
-    are learnt as well.
+    marginals, conditionals and samples, saved to one file. Trained on with :func:`squircuit.fit`, each goes
+    on as if it were alone; with ``apart=False`` they are one model, and the w_m are learnt as well.
 
     Args:
         models: over the same variables; their weights are copied.

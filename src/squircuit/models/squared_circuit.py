@@ -155,6 +155,11 @@ class SquaredCircuit(Queries, nn.Module):
         count = self.structure.num_roots
         return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
 
+    def component_weights(self) -> Tensor:
+        """The sum of the weights of the units of every root layer: (M,)."""
+        units = [root.units for root in self.structure.roots]
+        return torch.stack([part.sum() for part in torch.split(self.mixture(), units)])
+
     def save(self, path: str | PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
         """Write the model to one file, from which :func:`squircuit.load` makes it again.
 
@@ -236,7 +241,7 @@ class SquaredCircuit(Queries, nn.Module):
         """log p(m, x) of the circuits m = 1 … M that are mixed: (n, d) → (n, M), exact and normalised.
 
         These are the root layers: those of :func:`squircuit.mixture`, of several ``components`` or
-        ``order``s. Σ_m p(m, x) = p(x), and the softmax over m is p(m | x), which circuit a row belongs to.
+        ``order``s. Σ_m p(m, x) = p(x), and the softmax over m is p(m | x), to which circuit a row belongs.
 
         Args:
             x, missing: as for :meth:`log_prob`.

@@ -19,6 +19,7 @@ from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
 from squircuit.optim.base import is_constrained
 from squircuit.training.config import TrainingConfig
 from squircuit.training.feed import Batch
+from squircuit.training.objective import Objective
 
 METHODS: dict[str, type[Any]] = {
     "polar": Polar, "pogo": POGO, "landing-pc": LandingPC, "landing-sgd": LandingSGD, "adam": Polar,
@@ -33,7 +34,7 @@ class DivergedError(Exception):
 
 @final
 class Steps:
-    """Steps of −mean log p(x) with one optimiser, or of −mean Σ_m log p(m, x).
+    """Steps of −mean log p(x) with one optimiser, or of what :class:`Objective` has in its place.
 
     Args:
         model: to be trained; in training mode.
@@ -47,7 +48,7 @@ class Steps:
         }
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self.optimiser = _optimiser(model, config.optimiser, self._rates)
-        self._apart = config.apart
+        self._objective = Objective(model, config.apart)
         self._captures = config.graph and model.device.type == "cuda" and _is_capturable(model)
         self._captured: CapturedStep | None = None
         self._shape = torch.Size()
@@ -74,9 +75,9 @@ class Steps:
     def _trained(self, x: Tensor, missing: Tensor | None) -> Tensor:
         """Forward, backward, optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
-        log_p, learnt = self._log_prob(x, missing)
-        (-learnt.sum() / len(x)).backward()  # type: ignore[no-untyped-call]
-        impossible = (learnt.detach() == -torch.inf).reshape(len(x), -1).any(dim=1).sum()
+        log_p, learnt = self._objective(x, missing)
+        (-learnt.mean()).backward()  # type: ignore[no-untyped-call]
+        impossible = (learnt.detach() == -torch.inf).sum()
         found = torch.stack([-log_p.detach().mean().double(), impossible.double()])
         if not self._captures or missing is not None:
             require_good(found, len(x))
@@ -85,14 +86,6 @@ class Steps:
         except FloatingPointError as error:
             raise DivergedError(str(error)) from error
         return found
-
-    def _log_prob(self, x: Tensor, missing: Tensor | None) -> tuple[Tensor, Tensor]:
-        """log p(x), (n,), and that whose sum is maximised: the same, or log p(m, x) of every circuit m."""
-        if not self._apart:
-            log_p = self.model.log_prob(x, missing)
-            return log_p, log_p
-        terms = self.model.component_log_prob(x, missing)
-        return terms.detach().logsumexp(dim=1), terms
 
     def _capture(self, x: Tensor) -> CapturedStep:
         """The step as a graph; capturing takes steps, so weights and states are put back."""

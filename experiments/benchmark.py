@@ -24,7 +24,7 @@ from squircuit.cli.programs import folder
 sys.path.append(str(folder("benchmarks")))
 
 import measure
-from setups import Setup, suite
+from setups import KINDS, Setup, suite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,13 +97,14 @@ def _lines(
 def main(arguments: list[str] | None = None) -> list[Row]:
     parser = arguments_of(__doc__)
     parser.add_argument("--suites", nargs="+", default=["gpu", "32"], help="of benchmarks/step.py")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS, help="only these of the suites")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--cirkit", default="", help="folder that holds the package cirkit")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--draw", action="store_true", help="draw the figure of the rows that are there")
     options = parser.parse_args(arguments)
     try:
-        setups = [setup for name in options.suites for setup in suite(name)]
+        setups = [setup for name in options.suites for setup in suite(name) if setup.kind in options.kinds]
     except ValueError as error:
         parser.error(str(error))
     rows: list[Row] = []

@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         parser.error(f"--seeds {options.seeds}: they share models, take seeds {options.members} apart")
     if len(options.orders) > options.members:
         parser.error(f"--orders are {len(options.orders)}, --members {options.members}: pass as many members")
-    for order in filter(None, options.orders):
+    for order in [each for some in filter(None, options.orders) for each in some.split(",")]:
         sq.regions.quad_tree((2, 2), 2, order)  # refuses what is no order before anything is trained
     done: list[Row] = []
 

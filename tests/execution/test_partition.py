@@ -16,7 +16,8 @@ from strategies import Shape, circuits
 
 
 def propagated(model: sq.SquaredCircuit, stacks: list[torch.Tensor]) -> torch.Tensor:
-    return GramPropagation(model._network, stacks, model._family_values).log_total(model.mixture())
+    norms = GramPropagation(model._network, stacks, model._family_values).log_norms(model.device)
+    return torch.logsumexp(norms + model.mixture().log(), dim=0)
 
 
 def with_any_sums(circuit: sq.Circuit, seed: int) -> sq.SquaredCircuit:

@@ -55,43 +55,98 @@ def test_its_likelihood_is_the_weighted_sum_of_theirs(models, mixed):
 def test_its_terms_are_the_densities_of_its_root_layers_times_their_weights(models, mixed, missing):
     absent = np.isin(np.arange(D), missing)
     found = mixed.component_log_prob(states(), absent).exp().detach().numpy()
-    assert found.shape == (2**D, 4)  # the second model has two root layers
-    parts = np.stack([found[:, 0], found[:, 1] + found[:, 2], found[:, 3]])
+    np.testing.assert_allclose(found, terms_of(mixed.circuit(), absent), atol=1e-12)
+    parts = np.stack([found[:, 0], found[:, 1] + found[:, 2], found[:, 3]])  # the second has two root layers
     for part, model, share in zip(parts, models, SHARES, strict=True):
-        np.testing.assert_allclose(part, share * marginal_of(model, absent), atol=1e-12)
+        np.testing.assert_allclose(part, share * terms_of(model.circuit(), absent).sum(axis=1), atol=1e-12)
 
 
-def marginal_of(model, absent):
-    """p(y) at every state, by enumeration of what is missing."""
-    density = oracle.density(model.circuit(), states()) / oracle.partition(model.circuit())
-    table = density.reshape((2,) * D)
-    return np.broadcast_to(table.sum(axis=tuple(np.flatnonzero(absent)), keepdims=True), table.shape).ravel()
+def terms_of(circuit, absent=None):
+    """p(m, y) of every root layer m at every state, by enumeration of what is missing: (2^D, M)."""
+    values, units = oracle.amplitudes(circuit, states()), [root.units for root in circuit.roots]
+    squares = np.abs(values) ** 2 * circuit.mixture.numpy()
+    parts = np.split(squares, np.cumsum(units)[:-1], axis=1)
+    table = np.stack([part.sum(axis=1) for part in parts], axis=1).reshape(*(2,) * D, -1)
+    axes = tuple(np.flatnonzero(np.zeros(D) if absent is None else absent))
+    marginal = np.broadcast_to(table.sum(axis=axes, keepdims=True), table.shape)
+    return (marginal / table.sum()).reshape(2**D, -1)
 
 
-def test_terms_of_circuits_without_constraint_sum_to_the_normalised_density():
-    free = sq.build(sq.regions.balanced_tree(D), sq.Categorical(2), 2, components=3, unitary=False)
-    model = sq.SquaredCircuit(free, dtype=torch.complex128)
-    terms = model.component_log_prob(states()).exp().detach()
-    density = oracle.density(model.circuit(), states()) / oracle.partition(model.circuit())
-    np.testing.assert_allclose(terms.sum(dim=1), density, atol=1e-12)
+def test_terms_of_rows_that_lack_different_variables(mixed):
+    masks = np.random.default_rng(0).random((2**D, D)) < 0.5
+    found = mixed.component_log_prob(states(), masks).exp().detach().numpy()
+    for row, mask in enumerate(masks):
+        expected_row = terms_of(mixed.circuit(), mask)[row]
+        np.testing.assert_allclose(found[row], expected_row, atol=1e-12)
+
+
+@pytest.mark.parametrize("unitary", [True, False])
+@pytest.mark.parametrize("missing", [[], [1], [0, 1, 2, 3]])
+def test_terms_of_components_with_and_without_constraint(unitary, missing):
+    circuit = sq.build(
+        sq.regions.balanced_tree(D), sq.Categorical(2), 2, components=3, roots=2, unitary=unitary
+    )
+    model, absent = sq.SquaredCircuit(circuit, dtype=torch.complex128), np.isin(np.arange(D), missing)
+    found = model.component_log_prob(states(), absent).exp().detach()
+    np.testing.assert_allclose(found, terms_of(model.circuit(), absent), atol=1e-12)
+    shares = terms_of(model.circuit(), np.ones(D, bool))[0]
+    np.testing.assert_allclose(model.component_log_weights().exp().detach(), shares, atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [[], [0], [1]])
+def test_terms_of_sums_whose_cross_terms_count(missing):
+    def part(seed):
+        x, y = ([sq.Input(v, sq.Categorical(2), units=2) for v in (0, 1)] for _ in range(2))
+        circuit = sq.Circuit(sq.Sum([sq.Kronecker(x), sq.Kronecker(y)], units=1))
+        return sq.SquaredCircuit(circuit.initialise(seed), dtype=torch.complex128)
+
+    model = sq.mixture([part(0), part(1)], [0.2, 0.8])
+    rows = np.array(list(np.ndindex(2, 2)))
+    squares = np.abs(oracle.amplitudes(model.circuit(), rows)) ** 2 * model.mixture().detach().numpy()
+    table = (squares / squares.sum()).reshape(2, 2, 2)
+    wanted = np.broadcast_to(table.sum(axis=tuple(missing), keepdims=True), table.shape).reshape(4, 2)
+    found = model.component_log_prob(rows, np.isin([0, 1], missing)).exp().detach()
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
 def test_terms_that_are_hundreds_of_nats_apart_are_all_there():
-    d = 400
-    likely, unlikely = (
-        sq.SquaredCircuit(sq.build(sq.regions.balanced_tree(d), sq.Categorical(n), 1), seed=n).double()
-        for n in (2, 2)
-    )
-    for model, angle in ((likely, 0.01), (unlikely, 1.5)):
-        for stack in model.stacks():
-            if stack.shape[-1] == 2:
-                stack.data[:] = torch.tensor([np.cos(angle), np.sin(angle)])
-            else:
-                stack.data.fill_(1)
-    both, x = sq.mixture([likely, unlikely]).float(), torch.zeros(1, d, dtype=torch.long)
-    expected = [2 * d * np.log(np.cos(angle)) - np.log(2) for angle in (0.01, 1.5)]
-    np.testing.assert_allclose(both.component_log_prob(x)[0].detach(), expected, rtol=1e-4)
-    assert both.log_prob(x).item() == pytest.approx(expected[0], rel=1e-4)
+    d, models = 400, []
+    for seed, angle in enumerate((0.01, 1.5)):
+        circuit = sq.build(sq.regions.balanced_tree(d), sq.Categorical(2), 1)
+        models.append(sq.SquaredCircuit(circuit, seed=seed).double())
+        for stack in models[-1].stacks():
+            amplitudes = [np.cos(angle), np.sin(angle)] if stack.shape[-1] == 2 else [1.0]
+            stack.data[:] = torch.tensor(amplitudes)
+    both, x = sq.mixture(models).float(), torch.zeros(1, d, dtype=torch.long)
+    wanted = [2 * d * np.log(np.cos(angle)) - np.log(2) for angle in (0.01, 1.5)]
+    np.testing.assert_allclose(both.component_log_prob(x)[0].detach(), wanted, rtol=1e-4)
+    assert both.log_prob(x).item() == pytest.approx(wanted[0], rel=1e-4)
+
+
+def test_a_term_that_is_zero_is_minus_infinity_and_leaves_the_others():
+    models = [sq.SquaredCircuit(sq.build(sq.regions.linear(D), sq.Categorical(2), 1), seed=s) for s in (0, 1)]
+    for stack in models[0].stacks():
+        stack.data[:] = torch.tensor([0.0, 1.0]) if stack.shape[-1] == 2 else 1.0
+    both = sq.mixture(models).train()
+    terms = both.component_log_prob(torch.zeros(2, D, dtype=torch.long))
+    assert terms[:, 0].eq(-torch.inf).all()
+    torch.testing.assert_close(terms[:, 1].exp() * 2, models[1].log_prob([[0] * D] * 2).exp())
+    terms.logsumexp(dim=1).sum().backward()
+    assert all(p.grad.isfinite().all() for p in both.parameters())
+
+
+def test_squared_circuits_of_very_different_z_keep_their_shares():
+    free = sq.build(sq.regions.linear(40), sq.Categorical(2), units=2, unitary=False)
+    circuits = [free.initialise(seed=0), free.initialise(seed=1)]
+    names = {circuits[1].parameter_name(layer.weight) for layer in circuits[1].inputs}
+    circuits[1] = circuits[1].with_weights({name: circuits[1].weights[name] * 1e-15 for name in names})
+    models = [sq.SquaredCircuit(circuit, dtype=torch.complex128) for circuit in circuits]
+    assert models[0].log_partition() - models[1].log_partition() > 1000
+    both = sq.mixture(models, [0.3, 0.7])
+    np.testing.assert_allclose(both.component_log_weights().exp().detach(), [0.3, 0.7], atol=1e-9)
+    x = torch.randint(2, (5, 40), generator=torch.Generator().manual_seed(0))
+    mean = 0.3 * models[0].log_prob(x).exp() + 0.7 * models[1].log_prob(x).exp()
+    torch.testing.assert_close(both.log_prob(x).exp(), mean, rtol=1e-8, atol=0)
 
 
 def test_equal_weights_are_the_default(models):
@@ -172,7 +227,7 @@ def test_it_can_be_trained_on_with_its_weights_and_stays_normalised():
     models = parts()[:2]
     mixed = sq.mixture(models)
     before, shares = mixed.log_prob(x[:1]).item(), mixed.mixture().detach().clone()
-    sq.fit(mixed, x, x, epochs=3, lr_free=0.1, progress=False)
+    sq.fit(mixed, x, x, apart=False, epochs=3, lr_free=0.1, progress=False)
     assert mixed.log_prob(x[:1]).item() > before
     assert not torch.equal(mixed.mixture(), shares)
     assert abs(mixed.log_partition().item()) < 1e-9

@@ -14,10 +14,10 @@ def test_every_preset_holds_valid_options(name):
     chosen = options("any", name)
     assert isinstance(chosen.training, sq.TrainingConfig)
     assert set(presets.load(name)) <= {"model", "training"}
-    roots = chosen.model.get("roots", 4)
+    roots, trees = chosen.model.get("roots", 4), chosen.model.get("order", "hv").split(",")
     small = {"units": math.isqrt(roots - 1) + 1}  # as many as the root needs
     model = sq.model_for(sq.data.load("digits"), **chosen.model | small)
-    assert model.structure.num_roots == roots
+    assert [root.units for root in model.structure.roots] == [roots] * len(trees)
 
 
 def test_a_preset_of_the_data_set_comes_first():

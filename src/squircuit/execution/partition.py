@@ -51,18 +51,18 @@ class GramPropagation:
     def __init__(self, network: Network, stacks: Sequence[Tensor], family_values: FamilyValues) -> None:
         self.network, self.stacks, self.family_values = network, stacks, family_values
 
-    def log_total(self, mixture: Tensor) -> Tensor:
-        """log Σ_r π_r R_rr over the root units: ()."""
+    def log_norms(self, device: torch.device) -> Tensor:
+        """log R_rr of the root units: (R,)."""
         with tf32(False):
             groups = [g for g in self.network.plan.groups if isinstance(g, InputGroup)]
-            grams = [self._input_gram(group, mixture.device) for group in groups]
+            grams = [self._input_gram(group, device) for group in groups]
         dtype = grams[0].dtype
         for each in [*grams, *self.stacks]:
             dtype = torch.promote_types(dtype, each.dtype)
         tensors = [each.to(dtype) for each in [*grams, *self.stacks]]
         norms, scales = _Propagate.apply(self.network, len(grams), *tensors)  # type: ignore[no-untyped-call]
-        total: Tensor = torch.logsumexp((norms * mixture.to(norms.dtype)).log() + scales, dim=0)
-        return total
+        found: Tensor = norms.log() + scales
+        return found
 
     def _input_gram(self, group: InputGroup, device: torch.device) -> Tensor:
         """∫ ℓ ℓᴴ = W (∫ φ φᴴ) Wᴴ of the layers of a group: (F, K, K)."""

@@ -28,14 +28,14 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool = Fals
     Args:
         snapshot: of the model.
         evidence: n rows.
-        components: the sum of each root layer by itself.
+        components: log p(m, y) of each of the M circuits that are mixed.
 
     Returns:
-        (n,), or (n, M) for M root layers; −inf where p(y) is zero.
+        (n,), or (n, M); −inf where p(y) is zero.
     """
     total = log_totals if components else log_total
     if not len(evidence):
-        return snapshot.mixture.new_zeros((0, len(snapshot.circuit.roots)) if components else 0)
+        return snapshot.mixture.new_zeros((0, len(snapshot.components)) if components else 0)
     log_p = _log_marginal(snapshot, evidence, total)
     return past_underflow(log_p, lambda rows: _log_marginal(snapshot.doubled(), evidence.take(rows), total))
 
@@ -93,7 +93,7 @@ def log_total(found: Messages) -> Tensor:
 
 
 def log_totals(found: Messages) -> Tensor:
-    """The same of every root layer by itself: (B, M)."""
+    """The same of each of the circuits that are mixed: (B, M)."""
     return _log_of(*found.totals())
 
 

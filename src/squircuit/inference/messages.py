@@ -45,9 +45,12 @@ class Messages:
         return (totals * ratio(scales, largest.unsqueeze(1))).sum(dim=1), largest
 
     def totals(self) -> tuple[Tensor, Tensor]:
-        """The same of each of the M root layers: (B, M) each."""
+        """The same of each of the M circuits that are mixed: (B, M) each."""
         diagonals, scales = self.diagonals()
-        mixture = torch.split(self.snapshot.mixture, [d.shape[1] for d in diagonals])
+        units = list(self.snapshot.components)
+        if len(diagonals) < len(units):  # all roots of a joined circuit are one layer
+            diagonals, scales = list(torch.split(diagonals[0], units, dim=1)), scales * len(units)
+        mixture = torch.split(self.snapshot.mixture, units)
         parts = [diagonal @ pi for diagonal, pi in zip(diagonals, mixture, strict=True)]
         return torch.stack(parts, dim=1), torch.stack(scales, dim=1)
 

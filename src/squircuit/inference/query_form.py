@@ -68,6 +68,7 @@ class QueryForm:
     """
 
     def __init__(self, structure: Circuit, network: Network, joined: bool = False) -> None:
+        self.components = tuple(root.units for root in structure.roots)
         self.joining = Joining(structure) if needs_joining(structure, joined) else None
         self.structure = structure if self.joining is None else self.joining.structure
         self.network = network if self.joining is None else Network(make_plan(self.structure))
@@ -82,7 +83,7 @@ class QueryForm:
     ) -> Snapshot:
         """The circuit as it is, with these weights."""
         place = self.structure, self.network, self.schedules
-        return Snapshot(*place, stacks, mixture, family_values, is_normalised)
+        return Snapshot(*place, stacks, mixture, self.components, family_values, is_normalised)
 
     def joined(self, circuit: Circuit, mixture: Tensor) -> Snapshot:
         """The joined circuit, with the weights that belong to the circuit's."""

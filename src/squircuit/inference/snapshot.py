@@ -29,6 +29,7 @@ class Snapshot:
         schedules: of the plan, remembered from query to query.
         stacks: the weights in the order of the plan, all complex where the circuit is.
         mixture: π, (R,).
+        components: how many of the R root units belong to each of the circuits that are mixed.
         family_values: learnable parameters of a group's families.
         is_normalised: (U1)–(U3) hold: the message of a marginalised layer is the identity.
     """
@@ -38,6 +39,7 @@ class Snapshot:
     schedules: Schedules
     stacks: list[Tensor]
     mixture: Tensor
+    components: tuple[int, ...]
     family_values: FamilyValues
     is_normalised: bool
 

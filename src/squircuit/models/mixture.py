@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from squircuit.circuits import Circuit, Constraint
 from squircuit.circuits.mixture import mixed
 from squircuit.errors import ParameterError
 from squircuit.models.squared_circuit import SquaredCircuit
@@ -22,7 +24,8 @@ def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = 
     on as if it were alone; with ``apart=False`` they are one model, and the w_m are learnt as well.
 
     Args:
-        models: over the same variables; their weights are copied.
+        models: over the same variables; their weights are copied, those of squared circuits divided so that
+            Z = 1.
         weights: w, above 0, divided by their sum; default equal.
 
     Example:
@@ -36,18 +39,34 @@ def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = 
     """
     models = _checked(models)
     shares = _shares(weights, len(models))
-    logs = [_log_weights(model, share) for model, share in zip(models, shares, strict=True)]
-    circuit = mixed([model.circuit() for model in models], torch.cat(logs).softmax(dim=0))
+    circuits, norms = zip(*map(_normalised, models), strict=True)
+    logs = [
+        model.mixture().detach().double().cpu().log() + share.log() - log_z
+        for model, share, log_z in zip(models, shares, norms, strict=True)
+    ]
+    circuit = mixed(circuits, torch.cat(logs).softmax(dim=0))
     precision = torch.float64 if any(m.precision is torch.float64 for m in models) else torch.float32
     made = SquaredCircuit(circuit, dtype=precision).to(models[0].device).eval()
     made.schema, made.shape = models[0].schema, models[0].shape
     return made
 
 
-def _log_weights(model: SquaredCircuit, share: Tensor) -> Tensor:
-    """log w_m π_r / Z_m of a model's root units: (R,), float64."""
-    log_z = 0.0 if model.is_normalised() else model.log_partition().item()
-    return model.mixture().detach().double().cpu().log() + share.log() - log_z
+def _normalised(model: SquaredCircuit) -> tuple[Circuit, float]:
+    """The circuit of a model and its log Z, which is 0 where it could be divided by Z.
+
+    Free weights of inputs are multiplied by Z^(−1/2d): every product in c has one of them for each of the d
+    variables. Z itself may be e^4000, and weights π_m / Z_m of several models would vanish beside each other.
+    """
+    circuit = model.circuit()
+    if model.is_normalised():
+        return circuit, 0.0
+    log_z = model.log_partition().item()
+    weights = {layer.weight for layer in circuit.inputs}
+    if any(weight is None or weight.constraint is not Constraint.FREE for weight in weights):
+        return circuit, log_z
+    factor = math.exp(-log_z / (2 * len(circuit.scope)))
+    scaled = {circuit.parameter_name(w): circuit.value(w) * factor for w in weights if w is not None}
+    return circuit.with_weights(scaled), 0.0
 
 
 def _checked(models: Sequence[SquaredCircuit]) -> list[SquaredCircuit]:

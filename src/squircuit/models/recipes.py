@@ -59,7 +59,7 @@ def image_model(
         parts: 4 merges blocks of 2×2 at once, as in the paper; 2 in halves, which fits better at the same
             cost, with many more units.
         order: of halves, as for :func:`squircuit.regions.quad_tree`. Several, as a list or with commas, are
-            as many circuits that are mixed, with weights that are learnt: trees suit images differently.
+            as many circuits that are mixed, with equal weights: trees suit images differently.
 
     Example:
         >>> model = image_model((8, 8), units=4, levels=17)

@@ -155,10 +155,9 @@ class SquaredCircuit(Queries, nn.Module):
         count = self.structure.num_roots
         return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
 
-    def component_weights(self) -> Tensor:
-        """The sum of the weights of the units of every root layer: (M,)."""
-        units = [root.units for root in self.structure.roots]
-        return torch.stack([part.sum() for part in torch.split(self.mixture(), units)])
+    def _log_mixture(self) -> Tensor:
+        logits: Tensor | None = getattr(self, "root_logits", None)
+        return self.mixture().log() if logits is None else torch.log_softmax(logits, dim=0)
 
     def save(self, path: str | PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
         """Write the model to one file, from which :func:`squircuit.load` makes it again.
@@ -256,6 +255,14 @@ class SquaredCircuit(Queries, nn.Module):
         """
         return self._log_prob(x, missing, components=True)
 
+    def component_log_weights(self) -> Tensor:
+        """log p(m), the shares of the circuits that are mixed, which sum to 1: (M,)."""
+        logs = self._log_mixture()
+        if not (self.is_unitary and (self._trains or self.is_normalised())):
+            logs = logs + self._log_norms(double=False).to(logs)
+        parts = torch.split(logs, [root.units for root in self.structure.roots])
+        return torch.log_softmax(torch.stack([part.logsumexp(dim=0) for part in parts]), dim=0)
+
     def _log_prob(self, x: Any, missing: Any, components: bool) -> Tensor:
         require_data(self.structure, x)
         # training steps on a GPU do not wait for checks: a value outside its domain has probability 0 there
@@ -326,12 +333,16 @@ class SquaredCircuit(Queries, nn.Module):
 
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
+        norms = self._log_norms(double)
+        return torch.logsumexp(norms + self._log_mixture().to(norms), dim=0)
+
+    def _log_norms(self, double: bool) -> Tensor:
+        """log ∫ |c_r|² of the root units: (R,)."""
         if has_cross_terms(self.plan) and not self.is_normalised():  # on the manifold they vanish (U1, U2)
             circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
-            norms = root_norms(circuit)[0]
-            return torch.log(norms @ self.mixture().to(norms)).to(self.device)
+            return root_norms(circuit)[0].log().to(self.device)
         stacks = [in_double(stack) if double else stack for stack in self.stacks()]
-        return GramPropagation(self._network, stacks, self._family_values).log_total(self.mixture())
+        return GramPropagation(self._network, stacks, self._family_values).log_norms(self.device)
 
     # ------------------------------------------------------------------ queries
 

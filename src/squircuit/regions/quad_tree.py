@@ -33,7 +33,7 @@ def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv
         parts: 4 merges the blocks at once, 2 in two steps. A Kronecker layer has K^(parts + 1) weights, so
             that halves allow many more units: K = 64 costs about what K = 16 does with quarters.
         order: of halves, from the pixels up and then repeated: h joins left with right, v above with below.
-            Neighbours that tell most about each other should meet first ("vh" for FashionMNIST). A number
+            Neighbours that tell most about each other should meet first ("vvhh" for FashionMNIST). A number
             after it moves the blocks: those of "vvhh+2" begin two pixels above and left of the image, so that
             pixels on both sides of a border of "vvhh" are in one block.
 
@@ -64,7 +64,7 @@ def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv
 
 def _letters_and_shift(order: object, parts: int) -> tuple[str, int]:
     letters, plus, shift = order.partition("+") if isinstance(order, str) else ("", "", "")
-    if set(letters) != set(BLOCKS) or (plus and not shift.isdecimal()):
+    if set(letters) != set(BLOCKS) or (plus and not (shift.isdecimal() and len(shift) < 5)):
         raise ParameterError(
             f"quad_tree: order must be a text of both letters h and v, got {order!r}. Fix: 'hv' joins left "
             "with right, then above with below; 'vvhh' joins twice above with below first; 'vvhh+2' begins "

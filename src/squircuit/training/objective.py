@@ -15,9 +15,10 @@ from squircuit.models import SquaredCircuit
 class Objective:
     """The log-likelihood of a model, or that of each of the parts that it mixes, as if they were alone.
 
-    p = Σ_g w_g p_g over parts that have no weight in common. The gradient of log p reaches part g multiplied
-    by p(g | x): it learns the rows that it is better at than the others. Apart, each learns all rows: the sum
-    is over G w_g log p(g, x), whose gradient by w is 0 (its maximum is at the w that multiply).
+    p(x) = Σ_g p(g) p(x | g) over parts g that have no weight in common. The gradient of log p reaches a part
+    multiplied by p(g | x): it learns the rows that it is better at than the others. Apart, each learns all
+    rows: Σ_g log p(g, x) is maximised, with root weights that stay as they are, and p(g) with them. Circuits
+    without constraint are trained together: their p(g) change with their Z.
 
     Args:
         model: to be trained.
@@ -28,18 +29,19 @@ class Objective:
         self.model = model
         # made here, since a step that is captured in a graph copies nothing from the host
         self.parts = [torch.tensor(part, device=model.device) for part in independent(model.structure)]
-        self.is_apart = apart and len(self.parts) > 1
+        self.is_apart = apart and model.is_unitary and len(self.parts) > 1
+
+    def learns(self, name: str) -> bool:
+        """Whether the model's parameter of that name is learnt."""
+        return not (self.is_apart and name == "root_logits")
 
     def __call__(self, x: Tensor, missing: Tensor | None) -> tuple[Tensor, Tensor]:
-        """log p(x), (n,), and that whose mean is maximised, (n,); −inf where one of its terms is."""
+        """log p(x), (n,), and that whose mean is maximised, (n,)."""
         if not self.is_apart:
             log_p = self.model.log_prob(x, missing)
             return log_p, log_p
         terms = self.model.component_log_prob(x, missing)
-        weights = len(self.parts) * self.model.component_weights().detach()
-        learnt = [
-            weights.index_select(0, part).sum() * _log_sum(terms.index_select(1, part)) for part in self.parts
-        ]
+        learnt = [_log_sum(terms.index_select(1, part)) for part in self.parts]
         return terms.detach().logsumexp(dim=1), torch.stack(learnt).sum(dim=0)
 
 

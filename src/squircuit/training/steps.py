@@ -47,8 +47,8 @@ class Steps:
             name: torch.tensor(0.0, dtype=torch.float64, device=model.device) for name in ("lr", "lr_free")
         }
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
-        self.optimiser = _optimiser(model, config.optimiser, self._rates)
         self._objective = Objective(model, config.apart)
+        self.optimiser = _optimiser(self._objective, config.optimiser, self._rates)
         self._captures = config.graph and model.device.type == "cuda" and _is_capturable(model)
         self._captured: CapturedStep | None = None
         self._shape = torch.Size()
@@ -77,8 +77,8 @@ class Steps:
         self.optimiser.zero_grad(set_to_none=True)
         log_p, learnt = self._objective(x, missing)
         (-learnt.mean()).backward()  # type: ignore[no-untyped-call]
-        impossible = (learnt.detach() == -torch.inf).sum()
-        found = torch.stack([-log_p.detach().mean().double(), impossible.double()])
+        log_p = log_p.detach()
+        found = torch.stack([-log_p.mean().double(), (log_p == -torch.inf).sum().double()])
         if not self._captures or missing is not None:
             require_good(found, len(x))
         try:
@@ -130,11 +130,14 @@ def require_good(found: Tensor, rows: int) -> None:
         raise DivergedError(f"the loss is {loss}")
 
 
-def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:
+def _optimiser(objective: Objective, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:
     """Weights at rate ``lr``, semi-unitary ones on their manifold; all else at ``lr_free``."""
+    model = objective.model
     weights = {stack.name for stack in model.plan.stacks}
     groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
+        if not objective.learns(name):
+            continue
         constrained = is_constrained(parameter) and method != "adam"
         groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
     if not groups:

@@ -239,8 +239,8 @@ class SquaredCircuit(Queries, nn.Module):
     def component_log_prob(self, x: Any, missing: Any = None) -> Tensor:
         """log p(m, x) of the circuits m = 1 … M that are mixed: (n, d) → (n, M), exact and normalised.
 
-        These are the root layers: those of :func:`squircuit.mixture`, of several ``components`` or
-        ``order``s. Σ_m p(m, x) = p(x), and the softmax over m is p(m | x), to which circuit a row belongs.
+        These are the root layers: the models of :func:`squircuit.mixture`, the ``components`` or trees of one.
+        Σ_m p(m, x) = p(x), and the softmax over m is p(m | x), to which circuit a row belongs.
 
         Args:
             x, missing: as for :meth:`log_prob`.

@@ -239,7 +239,7 @@ class SquaredCircuit(Queries, nn.Module):
     def component_log_prob(self, x: Any, missing: Any = None) -> Tensor:
         """log p(m, x) of the circuits m = 1 … M that are mixed: (n, d) → (n, M), exact and normalised.
 
-        These are the root layers: the models of :func:`squircuit.mixture`, the ``components`` or trees of one.
+        These are the root layers: the models of :func:`squircuit.mixture`, the ``components`` or trees.
         Σ_m p(m, x) = p(x), and the softmax over m is p(m | x), to which circuit a row belongs.
 
         Args:

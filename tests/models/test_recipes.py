@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.circuits import Circuit
+from squircuit.circuits.mixture import independent
 
 RNG = np.random.default_rng(0)
 
@@ -169,6 +171,22 @@ def test_several_orders_are_circuits_on_several_trees_that_are_mixed(order):
     assert abs(model.log_partition().item()) < 1e-6
 
 
+def test_several_trees_of_a_table_are_models_on_trees_of_drawn_rows_that_are_mixed():
+    rows = RNG.integers(2, size=(60, 8))
+    model = sq.table_model(rows, units=2, components=2, trees=3)
+    assert len(model.structure.roots) == 6
+    assert len(independent(model.structure)) == 3
+    graphs = {
+        frozenset(frozenset(layer.scope) for layer in Circuit(root).layers) for root in model.structure.roots
+    }
+    assert len(graphs) > 1  # columns that do not depend on each other have other trees in other samples
+    first = sq.table_model(rows, units=2, components=2)
+    terms = model.component_log_prob(rows)[:, :2].logsumexp(dim=1) + np.log(3)
+    torch.testing.assert_close(terms, first.log_prob(rows), rtol=1e-4, atol=1e-5)
+    assert model.training
+    assert sq.model_for(rows, trees=2).structure.num_roots == 8
+
+
 def test_images_get_the_most_units_with_no_more_parameters_than_cells():
     few, many = (sq.model_for(RNG.integers(0, 256, size=(n, 4, 4)).astype(np.uint8)) for n in (1000, 40000))
     assert [max(layer.units for layer in model.structure.inputs) for model in (few, many)] == [4, 16]
@@ -202,6 +220,17 @@ def test_arrays_tensors_and_lists_make_the_same_model(rows):
         (lambda: sq.image_model((2, 2), dtype=torch.float16), sq.ParameterError, "single or double"),
         (lambda: sq.image_model((2, 2), dtype="complex64"), sq.ParameterError, "single or double"),
         (lambda: sq.model_for(images(4, 4), parts=3), sq.ParameterError, "parts must be 2 or 4, got 3"),
+        (
+            lambda: sq.table_model(images(4), trees=0),
+            sq.ParameterError,
+            "trees must be an integer ≥ 1, got 0",
+        ),
+        (
+            lambda: sq.table_model(images(4), trees=2, regions=sq.regions.linear(4)),
+            sq.ParameterError,
+            "trees=2 besides regions",
+        ),
+        (lambda: sq.model_for(images(4, 4), trees=2), sq.ParameterError, "Fix: pass several orders"),
         (lambda: sq.model_for(images(4, 4), order=[]), sq.ParameterError, "order is empty"),
         (
             lambda: sq.model_for(images(4, 4), order=None),

@@ -301,23 +301,27 @@ def test_defaults_follow_the_number_of_rows():
 
 @pytest.mark.parametrize("optimiser", ["polar", "landing-sgd"])
 @pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("learnable", [False, True])
 @pytest.mark.filterwarnings("ignore:the weights are off the manifold")
-def test_circuits_that_are_trained_apart_get_the_weights_that_each_gets_alone(optimiser, missing):
+def test_circuits_that_are_trained_apart_get_the_weights_that_each_gets_alone(optimiser, missing, learnable):
     x, trees = coins(400).double(), (sq.regions.balanced_tree(4), sq.regions.linear(4))
     x[:40, 1] = float("nan") if missing else 0.0
-    circuits = [sq.build(tree, sq.Categorical(2), 2, roots=2, tie="inputs") for tree in trees]
+    options = {"components": 2, "root_weights": "learnable"} if learnable else {"roots": 2}
+    circuits = [sq.build(tree, sq.Categorical(2), 2, tie="inputs", **options) for tree in trees]
     alone = [sq.SquaredCircuit(c, seed=n, dtype=torch.complex128) for n, c in enumerate(circuits)]
     mixed = sq.mixture(alone, [0.2, 0.8])
-    lr = {"polar": 0.2, "landing-sgd": 0.01}[optimiser]
-    options = {"epochs": 3, "batch": 50, "lr": lr, "valid_fraction": 0.0, "average": 0.9, "progress": False}
-    sq.fit(mixed, x, optimiser=optimiser, **options)
-    found = mixed.weights()
-    for number, model in enumerate(alone):
+    options = {"epochs": 3, "batch": 50, "lr": {"polar": 0.2, "landing-sgd": 0.01}[optimiser]}
+    options |= {"optimiser": optimiser, "lr_free": 0.1 * learnable, "valid_fraction": 0.0, "progress": False}
+    sq.fit(mixed, x, **options)
+    found, (first, second) = mixed.weights(), mixed.mixture().detach().split(2)
+    for number, (model, pi) in enumerate(zip(alone, (first / 0.2, second / 0.8), strict=True)):
         before = {name: weight.detach().clone() for name, weight in model.weights().items()}
-        sq.fit(model, x, optimiser=optimiser, **options)
+        sq.fit(model, x, **options)
+        torch.testing.assert_close(pi, model.mixture().detach(), rtol=0, atol=1e-7)
         for name, weight in model.weights().items():
-            torch.testing.assert_close(found[f"{number}.{name}"], weight, rtol=0, atol=1e-9)
             assert not torch.equal(weight, before[name])
+            if name != "roots":
+                torch.testing.assert_close(found[f"{number}.{name}"], weight, rtol=0, atol=1e-7)
 
 
 def mixture_of_coins(weights=None, unitary=True):

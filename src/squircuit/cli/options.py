@@ -14,7 +14,7 @@ from squircuit.errors import ParameterError, suggestion
 from squircuit.training import TrainingConfig
 from squircuit.training.config import OTHER_NAMES, read_options
 
-MODEL = ("units", "roots", "product", "tie", "size", "components", "parts", "order")
+MODEL = ("units", "roots", "product", "tie", "size", "components", "trees", "parts", "order")
 """Options of :func:`squircuit.model_for`."""
 TRAINING = tuple(field.name for field in dataclasses.fields(TrainingConfig))
 TABLES = ("model", "training")

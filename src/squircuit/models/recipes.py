@@ -87,6 +87,7 @@ def table_model(
     product: Product = "kronecker",
     tie: Tie = None,
     components: int = 1,
+    trees: int = 1,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
 ) -> SquaredCircuit:
@@ -103,6 +104,8 @@ def table_model(
         product, tie: as for :func:`squircuit.build`.
         components: circuits that are mixed, with weights that are learnt: a few of few units each, such as
             16 of 2, often fit better than one of many (docs/models.md).
+        trees: models that are mixed, with equal weights: the first on the Chow–Liu tree of the rows, others
+            on those of rows drawn from them with replacement. `fit` trains each as if it were alone.
         seed: of the initial weights.
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
 
@@ -117,12 +120,18 @@ def table_model(
         torch.Size([1])
     """
     observed = observe(data)
-    graph = observed.chow_liu() if regions is None else regions
+    graphs = _chow_liu_trees(observed, trees) if regions is None else [regions]
+    if len(graphs) != trees:
+        raise ParameterError(f"trees={trees} besides regions. Fix: pass regions, or a number of trees.")
     size = _functions(len(observed.rows)) if size is None else size
     families = observed.schema.families(size, continuous)
     offered = UNITS if len(observed.rows) >= FEW_ROWS else UNITS[-1:]
-    circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components, offered)
-    return _model(circuit, seed, dtype, observed.schema, None)
+
+    def model(graph: RegionGraph, seed: int) -> SquaredCircuit:
+        circuit = _circuit(observed, graph, families, units, roots, product, tie, dtype, components, offered)
+        return _model(circuit, seed, dtype, observed.schema, None)
+
+    return _mixed_over(graphs, model, seed)
 
 
 def model_for(
@@ -133,6 +142,7 @@ def model_for(
     product: Product = "kronecker",
     tie: Tie | Literal["auto"] = "auto",
     components: int = 1,
+    trees: int = 1,
     seed: int = 0,
     dtype: torch.dtype = torch.complex64,
     parts: Parts = 2,
@@ -144,7 +154,8 @@ def model_for(
     :func:`squircuit.data.load`, folders of images, arrays (n, H, W) and (n, H, W, C).
 
     Args:
-        data, units, roots, size, product, components, seed, dtype: as for :func:`table_model`.
+        data, units, roots, size, product, components, trees, seed, dtype: as for :func:`table_model`; images
+            have ``order`` in place of trees.
         tie: as for :func:`squircuit.build`; "auto" shares one input matrix among all pixels of images, which
             fit better so (docs/models.md), and ties nothing in tables.
         parts: of images, as for :func:`image_model`. Their units are by default the most of 32, 16, 8 and 4
@@ -162,9 +173,11 @@ def model_for(
     is_image = len(observed.shape) > 1
     tie = ("inputs" if is_image else None) if tie == "auto" else tie
     if not is_image:
-        wishes: dict[str, Any] = {"product": product, "tie": tie, "components": components}
+        wishes: dict[str, Any] = {"product": product, "tie": tie, "components": components, "trees": trees}
         return table_model(observed, units, roots, size, **wishes, seed=seed, dtype=dtype)
     shape = _image_shape(observed.shape)
+    if trees != 1:
+        raise ParameterError(f"trees={trees!r} of images. Fix: pass several orders, such as 'vvhh,hhvv'.")
     families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
     graphs = [quad_tree(shape, parts, each) for each in _orders(order)]
     offered = IMAGE_UNITS[parts]
@@ -174,6 +187,12 @@ def model_for(
         return _model(circuit, seed, dtype, observed.schema, shape)
 
     return _mixed_over(graphs, model, seed)
+
+
+def _chow_liu_trees(observed: Observed, count: object) -> list[RegionGraph]:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ParameterError(f"trees must be an integer ≥ 1, got {count!r}")
+    return [observed.chow_liu(sample) for sample in range(count)]
 
 
 def _orders(order: str | Sequence[str]) -> list[str]:

@@ -17,8 +17,8 @@ class Objective:
 
     p(x) = Σ_g p(g) p(x | g) over parts g that have no weight in common. The gradient of log p reaches a part
     multiplied by p(g | x): it learns the rows that it is better at than the others. Apart, each learns all
-    rows: Σ_g log p(g, x) is maximised, with root weights that stay as they are, and p(g) with them. Circuits
-    without constraint are trained together: their p(g) change with their Z.
+    rows: Σ_g log p(x | g) is maximised, and the shares p(g) stay as they are. Circuits without constraint are
+    trained together: their shares change with their Z.
 
     Args:
         model: to be trained.
@@ -27,13 +27,14 @@ class Objective:
 
     def __init__(self, model: SquaredCircuit, apart: bool) -> None:
         self.model = model
+        parts = independent(model.structure)
+        self.is_apart = apart and model.is_unitary and len(parts) > 1
         # made here, since a step that is captured in a graph copies nothing from the host
-        self.parts = [torch.tensor(part, device=model.device) for part in independent(model.structure)]
-        self.is_apart = apart and model.is_unitary and len(self.parts) > 1
-
-    def learns(self, name: str) -> bool:
-        """Whether the model's parameter of that name is learnt."""
-        return not (self.is_apart and name == "root_logits")
+        units = [root.units for root in model.structure.roots]
+        numbers = torch.split(torch.arange(model.structure.num_roots), units)
+        self._roots = [torch.tensor(part, device=model.device) for part in parts]
+        self._units = [torch.cat([numbers[root] for root in part]).to(model.device) for part in parts]
+        self._shares = [model.mixture().detach()[units].sum().log() for units in self._units]
 
     def __call__(self, x: Tensor, missing: Tensor | None) -> tuple[Tensor, Tensor]:
         """log p(x), (n,), and that whose mean is maximised, (n,)."""
@@ -41,8 +42,22 @@ class Objective:
             log_p = self.model.log_prob(x, missing)
             return log_p, log_p
         terms = self.model.component_log_prob(x, missing)
-        learnt = [_log_sum(terms.index_select(1, part)) for part in self.parts]
+        shares = self.model.component_log_weights()
+        learnt = [
+            _log_sum(terms.index_select(1, roots) - shares.index_select(0, roots).logsumexp(dim=0))
+            for roots in self._roots
+        ]
         return terms.detach().logsumexp(dim=1), torch.stack(learnt).sum(dim=0)
+
+    @torch.no_grad()
+    def keep_shares(self) -> None:
+        """After a step that has moved root weights: those of each part sum to its share again."""
+        logits: Tensor | None = getattr(self.model, "root_logits", None)
+        if not self.is_apart or logits is None:
+            return
+        for units, share in zip(self._units, self._shares, strict=True):
+            moved = logits.index_select(0, units)
+            logits.index_copy_(0, units, moved - moved.logsumexp(dim=0) + share)
 
 
 def _log_sum(terms: Tensor) -> Tensor:

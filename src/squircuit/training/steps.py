@@ -48,7 +48,7 @@ class Steps:
         }
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self._objective = Objective(model, config.apart)
-        self.optimiser = _optimiser(self._objective, config.optimiser, self._rates)
+        self.optimiser = _optimiser(model, config.optimiser, self._rates)
         self._captures = config.graph and model.device.type == "cuda" and _is_capturable(model)
         self._captured: CapturedStep | None = None
         self._shape = torch.Size()
@@ -85,6 +85,7 @@ class Steps:
             self.optimiser.step()
         except FloatingPointError as error:
             raise DivergedError(str(error)) from error
+        self._objective.keep_shares()
         return found
 
     def _capture(self, x: Tensor) -> CapturedStep:
@@ -130,14 +131,11 @@ def require_good(found: Tensor, rows: int) -> None:
         raise DivergedError(f"the loss is {loss}")
 
 
-def _optimiser(objective: Objective, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:
+def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:
     """Weights at rate ``lr``, semi-unitary ones on their manifold; all else at ``lr_free``."""
-    model = objective.model
     weights = {stack.name for stack in model.plan.stacks}
     groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        if not objective.learns(name):
-            continue
         constrained = is_constrained(parameter) and method != "adam"
         groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
     if not groups:

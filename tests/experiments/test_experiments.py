@@ -94,12 +94,13 @@ def test_bits_per_dimension_of_a_uniform_model_are_those_of_its_levels():
     assert images.bits(Uniform(), torch.zeros(7, 5, dtype=torch.long)) == pytest.approx(3)
 
 
-def test_members_are_mixed_into_one_normalised_model_that_scores_above_their_mean():
+@pytest.mark.parametrize("draws", [True, False])
+def test_members_are_mixed_into_one_normalised_model_that_scores_above_their_mean(draws):
     rng = np.random.default_rng(0)
     rows = (rng.integers(2, size=(300, 1)) ^ (rng.random((300, 5)) < 0.1)).astype(np.uint8)
     columns = sq.data.table(rows).schema.columns
     data = sq.data.Dataset(rows[:200], rows[200:250], rows[250:], columns, "nltcs", (5,))
-    setting = binary.Setting({"units": 2, "components": 2}, {"epochs": 2}, members=3)
+    setting = binary.Setting({"units": 2, "components": 2}, {"epochs": 2}, members=3, draws=draws)
     row = binary.run(data, 1, "cpu", setting)
     assert abs(row.scores["log_z"]) < 1e-5
     assert len(set(row.options["member_valid_ll"])) == 3  # three seeds

@@ -1,8 +1,8 @@
 """The binary data sets nltcs, plants, baudio and dna: mean test log-likelihood beside published ones.
 
 Models are mixtures of unitary circuits on the Chow–Liu tree of the training rows, or of rows drawn from them
-with replacement (`components` of `sq.table_model`), trained by ``sq.fit``; several of them, trained apart from
-different seeds, are mixed with equal weights (`sq.mixture`). Settings were chosen on validation rows.
+with replacement (`components` of `sq.table_model`), trained by ``sq.fit``; several of them, trained apart
+from different seeds, are mixed with equal weights (`sq.mixture`). Settings were chosen on validation rows.
 
     squircuit reproduce binary --data nltcs plants
 """

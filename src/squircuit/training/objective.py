@@ -30,8 +30,8 @@ class Objective:
         parts = independent(model.structure)
         self.is_apart = apart and model.is_unitary and len(parts) > 1
         # made here, since a step that is captured in a graph copies nothing from the host
-        units = [root.units for root in model.structure.roots]
-        numbers = torch.split(torch.arange(model.structure.num_roots), units)
+        sizes = [root.units for root in model.structure.roots]
+        numbers = torch.split(torch.arange(sum(sizes)), sizes)
         self._roots = [torch.tensor(part, device=model.device) for part in parts]
         self._units = [torch.cat([numbers[root] for root in part]).to(model.device) for part in parts]
         self._shares = [model.mixture().detach()[units].sum().log() for units in self._units]

@@ -224,3 +224,10 @@ def test_ctrl_c_ends_with_130(model_file, people, monkeypatch):
 
     monkeypatch.setattr(sq.cli.score, "scored", interrupted)
     call("score", model_file, people, code=130)
+
+
+def test_a_model_is_not_written_over_the_data(people):
+    before = people.read_bytes()
+    line = error_line("fit", people, "--out", people, "--epochs", 1)
+    assert line == f"error: {people}: not a kind of file for this. Fix: a name ending in .safetensors."
+    assert people.read_bytes() == before

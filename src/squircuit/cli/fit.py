@@ -74,7 +74,7 @@ def fit(
     flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
     texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
     chosen, place = options(data, preset, config, texts), chosen_device(device)
-    require_place(out)
+    require_place(out, (".safetensors",) if out.suffix else ())
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
     wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)

@@ -41,7 +41,7 @@ class TrainingConfig:
         average: decay of a moving average of the weights, which is then validated and kept; 0: none.
         apart: parts of a unitary mixture that have no weight in common, such as circuits on several trees,
             learn all rows, each as if it were alone, and keep their shares; False: each learns the rows that
-            it is better at than the others. Apart they generalise better (docs/models.md).
+            it is better at than the others. Apart is mostly better on new rows (docs/models.md).
         jitter: standard deviation of Gaussian noise added to continuous columns, anew in each step.
         unit: of the loss: "bits" per dimension or "nats" a row; auto: bits for images, else nats.
         seed: of the order of the rows, of the rows held out, and of the noise.

@@ -22,7 +22,8 @@ def test_every_preset_holds_valid_options(name):
 
 def test_a_preset_of_the_data_set_comes_first():
     assert presets.load("best", "mnist")["model"]["units"] == 64
-    assert presets.load("small", "mnist") == presets.load("small")
+    assert presets.load("small", "mnist") == presets.load("mnist-small") != presets.load("small")
+    assert presets.load("small", "digits") == presets.load("small")
 
 
 def test_an_unknown_preset_lists_the_known_ones_and_not_a_distant_one_as_meant():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -43,7 +44,7 @@ def options(
     Example:
         >>> chosen = options("mnist", "best", texts={"units": "8", "lr": "0.1"})
         >>> chosen.model, chosen.training.lr, chosen.training.average
-        ({'units': 8, 'roots': 32, 'tie': 2, 'parts': 2}, 0.1, 0.999)
+        ({'units': 8, 'roots': 32, 'tie': 2, 'parts': 2, 'order': 'hv,hv+2'}, 0.1, 0.999)
         >>> options("mnist", texts={"epoch": "3"})
         Traceback (most recent call last):
         squircuit.errors.ParameterError: there is no option 'epoch'. Fix: did you mean 'epochs'? Known are ...
@@ -85,10 +86,15 @@ def _require_known(name: str, known: tuple[str, ...]) -> None:
 
 
 def _value(text: str) -> Any:
-    """A number, a text, or None for what is left to the recipe."""
+    """A number, several with commas between them, a text, or None for what is left to the recipe.
+
+    Example:
+        >>> [_value(text) for text in ("8", "16,64", "hv,vh", "auto")]
+        [8, [16, 64], 'hv,vh', None]
+    """
     if text in ("auto", "none"):
         return None
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+    for written in (text, f"[{text}]"):
+        with suppress(json.JSONDecodeError):
+            return json.loads(written)
+    return text

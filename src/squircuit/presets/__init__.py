@@ -20,7 +20,7 @@ def names() -> list[str]:
 
     Example:
         >>> names()
-        ['fashion-mnist-best', 'mnist-best', 'small']
+        ['fashion-mnist-best', 'fashion-mnist-small', 'mnist-best', 'mnist-small', 'small']
     """
     files = (file.name for file in resources.files(__name__).iterdir())
     return sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml"))

@@ -31,7 +31,7 @@ SETS = "mnist, fashion-mnist, nltcs, plants, baudio, dna, digits, ring, spinner,
         (("digits", "--resume"), "--resume needs the folder of the run. Fix: --run FOLDER."),
         (("digits", "--device", "tpu"), "--device tpu: not known. Fix: cpu, cuda or auto."),
         (("digits", "--preset", "smal"), "there is no preset 'smal' for 'digits'. Fix: did you mean 'small'? "
-         "Known are fashion-mnist-best, mnist-best, small."),
+         "Known are fashion-mnist-best, fashion-mnist-small, mnist-best, mnist-small, small."),
         (("digits", "--units", "-1"), "build: units must be an integer ≥ 1, got -1"),
     ],
 )  # fmt: skip

@@ -13,7 +13,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 import squircuit as sq
@@ -54,17 +53,11 @@ SETTINGS = {
 }
 
 
-def drawn_tree(data: sq.data.Dataset, seed: int) -> sq.regions.RegionGraph:
-    """The Chow–Liu tree of as many training rows, drawn with replacement."""
-    count = len(data.train)
-    return sq.regions.chow_liu(data.train[np.random.default_rng(seed).integers(count, size=count)])
-
-
 def trained(
     data: sq.data.Dataset, seed: int, device: str, setting: Setting
 ) -> tuple[sq.SquaredCircuit, sq.History]:
     """One member of the mixture."""
-    tree = drawn_tree(data, seed) if setting.draws else None
+    tree = sq.regions.chow_liu(data.train, resample=seed) if setting.draws else None
     model = sq.table_model(data, seed=seed, regions=tree, **setting.model).to(device)
     history = sq.fit(model, data, seed=seed, progress=False, **setting.fit)
     return model, history

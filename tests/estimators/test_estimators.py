@@ -318,15 +318,18 @@ def test_an_array_of_texts_is_refused_with_the_way_to_pass_it(dtype):
     )
 
 
-def test_several_members_are_the_mixture_of_estimators_with_other_seeds():
-    X = np.random.default_rng(0).normal(size=(60, 2))
+def test_several_members_are_the_mixture_of_models_with_other_seeds_on_trees_of_drawn_rows():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    trees = [sq.regions.chow_liu(X), sq.regions.chow_liu(X, resample=1)]
+    assert trees[0] != trees[1]
     options = {"units": 2, "epochs": 2, "size": 6}
     mixed = sq.estimators.SquaredCircuitDensity(members=2, components=2, random_state=0, **options).fit(X)
     seed = mixed._seed(0)
     table = sq.data.table(X)
     scores = []
-    for number in range(2):
-        model = sq.table_model(table, 2, size=6, components=2, seed=seed + number, dtype=torch.complex128)
+    for number, tree in enumerate(trees):
+        shape = {"size": 6, "components": 2, "regions": tree}
+        model = sq.table_model(table, 2, **shape, seed=seed + number, dtype=torch.complex128)
         sq.fit(model, table, seed=seed + number, epochs=2, patience=10, valid_fraction=0.1, progress=False)
         scores.append(model.log_prob(torch.as_tensor(X)).detach().exp())
     assert np.exp(mixed.score_samples(X)) == pytest.approx((scores[0] + scores[1]).numpy() / 2)

@@ -172,7 +172,21 @@ def test_data_that_is_no_table_of_numbers_is_refused_with_the_reason(message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("arguments", [{"arity": 1}, {"arity": 2.0}, {"bins": 1}, {"bins": None}], ids=str)
+def test_a_resampled_tree_is_that_of_rows_drawn_with_replacement():
+    table = np.random.default_rng(0).integers(3, size=(60, 7))
+    trees = [chow_liu(table, resample=seed) for seed in range(6)]
+    for seed, tree in enumerate(trees):
+        drawn = [int(row) for row in np.random.default_rng(seed).integers(60, size=60)]
+        assert tree == chow_liu(np.array([table[row] for row in drawn]))
+    assert len({str(sorted(map(sorted, (region.scope for region in tree.regions)))) for tree in trees}) > 1
+    assert chow_liu(table.tolist(), resample=3) == trees[3]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"arity": 1}, {"arity": 2.0}, {"bins": 1}, {"bins": None}, {"resample": -1}, {"resample": 1.5}],
+    ids=str,
+)
 def test_a_bad_argument_is_refused_with_its_name(arguments):
     (name,) = arguments
     with pytest.raises(ParameterError, match=f"chow_liu: {name} must be an integer"):

@@ -27,6 +27,8 @@ from squircuit.estimators.rows import (
     wishes,
 )
 from squircuit.models import SquaredCircuit, load, mixture, table_model
+from squircuit.models.observed import observe
+from squircuit.regions import RegionGraph
 from squircuit.training import History, fit
 
 BLOCK = 4096  #: rows that are asked about at once
@@ -57,7 +59,8 @@ class CircuitEstimator(BaseEstimator, ABC):
         names = names_of(X)
         seed = self._seed(self.random_state)
         rows = table(X, wishes(self.columns, names))
-        trained = [self._member(rows, seed + number) for number in range(self._count_members())]
+        trees = observe(rows).chow_liu_trees(self._count_members())
+        trained = [self._member(rows, tree, seed + number) for number, tree in enumerate(trees)]
         self.model_, self.history_ = trained[0]
         if len(trained) > 1:
             self.model_ = mixture([model for model, _ in trained])
@@ -71,12 +74,12 @@ class CircuitEstimator(BaseEstimator, ABC):
             raise ParameterError(f"members={members!r}. Fix: pass a number of models, 1 or more.")
         return members
 
-    def _member(self, rows: Table, seed: int) -> tuple[SquaredCircuit, History]:
+    def _member(self, rows: Table, tree: RegionGraph, seed: int) -> tuple[SquaredCircuit, History]:
         """One trained model."""
         names = ("units", "roots", "size", "components")
         options = {name: _plain(getattr(self, name)) for name in names}
-        model = table_model(rows, **options, seed=seed, dtype=torch.complex128).to(self.device)
-        history = fit(model, rows, seed=seed, **self._options())
+        model = table_model(rows, **options, regions=tree, seed=seed, dtype=torch.complex128)
+        history = fit(model.to(self.device), rows, seed=seed, **self._options())
         return model.eval(), history
 
     def _options(self) -> dict[str, Any]:

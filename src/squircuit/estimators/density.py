@@ -31,7 +31,8 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         size: number of functions of columns that are not discrete; None: 8 below 300 rows, 12 below 2000, 16
             below 4000, else 24.
         components: circuits above the same inputs that are mixed with learnt weights.
-        members: models that are trained apart, from other weights and with other rows held out, and mixed:
+        members: models that are trained apart and mixed, from other weights, with other rows held out, and
+            on other trees (the first on that of the rows, others on those of rows drawn with replacement):
             the density is better than theirs, and training takes so many times as long.
         columns: types that replace the inferred ones: a text for all columns, such as ``"continuous"`` or
             ``"count:0:16"``, or a mapping from names (of arrays: numbers) to such texts. "drop" leaves a

@@ -32,19 +32,17 @@ class Observed:
         """The number of cells that are known."""
         return int(self.rows.size - self.missing.sum())
 
-    def chow_liu(self, sample: int = 0) -> RegionGraph:
-        """The Chow–Liu tree of some of the rows; continuous columns are cut into bins for it.
+    def chow_liu_trees(self, count: int) -> list[RegionGraph]:
+        """The Chow–Liu tree of the rows, and those of rows drawn from them with replacement (seeds 1, 2 …).
 
-        Args:
-            sample: above 0 rows are drawn with replacement, and each number has a tree of its own, more or
-                less: pairs of columns that depend on each other about equally change places.
+        Of many rows some are taken; continuous columns are cut into bins.
         """
         n, d = self.rows.shape
         bins = 16 if d <= 64 else 8
         most = int(min(MOST_ROWS, max(1000, WORK / (d * bins) ** 2)))
-        rng = np.random.default_rng(sample)
-        chosen = rng.integers(n, size=min(n, most)) if sample else rng.permutation(n)[:most]
-        return chow_liu(np.where(self.missing[chosen], np.nan, self.rows[chosen]), bins=bins)
+        chosen = np.sort(np.random.default_rng(0).permutation(n)[:most])
+        rows = np.where(self.missing[chosen], np.nan, self.rows[chosen])
+        return [chow_liu(rows, bins=bins, resample=number or None) for number in range(count)]
 
 
 def observe(data: Any) -> Observed:

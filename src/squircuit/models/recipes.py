@@ -192,7 +192,7 @@ def model_for(
 def _chow_liu_trees(observed: Observed, count: object) -> list[RegionGraph]:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ParameterError(f"trees must be an integer ≥ 1, got {count!r}")
-    return [observed.chow_liu(sample) for sample in range(count)]
+    return observed.chow_liu_trees(count)
 
 
 def _orders(order: str | Sequence[str]) -> list[str]:

@@ -148,6 +148,8 @@ def test_the_baseline_with_gaussian_inputs_has_a_partition_function_by_quadratur
 
 BAD = {
     "units must be": {"units": 0},
+    r"units must be an integer ≥ 1, got '8;12'": {"units": "8;12"},
+    r"units must be an integer ≥ 1, got \[\]": {"units": []},
     "roots must be": {"roots": -1},
     "product must be": {"product": "tucker"},
     "tie must be": {"tie": -2},

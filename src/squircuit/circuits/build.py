@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from squircuit.circuits.circuit import Circuit
 from squircuit.circuits.layers import Hadamard, Input, Kronecker, Layer, Sum
@@ -230,8 +230,9 @@ def _families(regions: RegionGraph, family: Family | Sequence[Family]) -> Sequen
 
 def _check(settings: _Settings, mixing: bool, root_weights: str) -> None:
     _check_count("roots", settings.roots)
-    levels: list[object] = list(settings.units) if isinstance(settings.units, Sequence) else [settings.units]
-    for value in levels or [settings.units]:
+    units: Any = settings.units
+    is_list = isinstance(units, Sequence) and not isinstance(units, str) and len(units) > 0
+    for value in units if is_list else [units]:
         _check_count("units", value)
     if settings.product not in ("kronecker", "hadamard"):
         raise ParameterError(f"build: product must be 'kronecker' or 'hadamard', got {settings.product!r}")

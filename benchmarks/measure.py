@@ -25,12 +25,13 @@ from timing import peak_gib, reset_peak, time_calls
 
 @dataclass(frozen=True)
 class Plan:
-    """How to measure: warm-up steps, measured steps, and where peers that are not installed lie."""
+    """How to measure: warm-up steps, measured steps, where peers that are not installed lie, for how long."""
 
     repeats: int = 20
     warm_up: int = 5
     folders: dict[str, str] = field(default_factory=dict)
     isolate: bool = True
+    limit: float = 180.0  #: seconds of a process of its own
 
 
 @dataclass
@@ -121,13 +122,17 @@ def _in_own_process(peer: str, setup: Setup, plan: Plan) -> Row:
     base = peer.split("-")[0]  # its folder comes first: torch looks for opt_einsum when it is imported
     folders = [plan.folders.get(base), source, os.environ.get("PYTHONPATH")]
     path = os.pathsep.join(filter(None, folders))
-    done = subprocess.run(
-        [sys.executable, __file__],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            timeout=plan.limit,
+        )
+    except subprocess.TimeoutExpired:
+        return Row(peer.partition("=")[0], setup, problem=f"no result in {plan.limit:g} s")
     if done.returncode or not done.stdout.strip():
         reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return Row(peer.partition("=")[0], setup, problem=f"process ended with {done.returncode}: {reason}")

@@ -85,7 +85,7 @@ class Setup:
 
 def suite(name: str) -> list[Setup]:
     """The models of one table; an unknown name lists the known ones."""
-    kronecker = [Setup(units=8), Setup(units=16)]
+    kronecker = [Setup(units=units) for units in (4, 8, 12, 16)]
     hadamard = [Setup("unitary-hadamard", units) for units in (64, 256)]  # no more than grey levels
     squared = [Setup("squared-hadamard", units) for units in (64, 256, 512)]
     squared_kronecker = [Setup("squared-kronecker", units) for units in (4, 8, 16)]

@@ -31,7 +31,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
     """Options that choose models and peers."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", help="gpu, cpu, kronecker, hadamard, halves, squared or 32")
+    parser.add_argument(
+        "--suite", help="gpu, cpu, kronecker, hadamard, halves, squared, squared-kronecker or 32"
+    )
     parser.add_argument("--kind", default="unitary-kronecker", choices=KINDS)
     parser.add_argument("--units", type=int, action="append", help="K, may be repeated (default 8)")
     parser.add_argument("--batch", type=int, help="default 256, or that of the suite")
@@ -67,12 +69,15 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def add_rows(parser: argparse.ArgumentParser) -> None:
     """Options of programs that make rows."""
     parser.add_argument("--one-process", action="store_true", help="start no process for each row")
+    parser.add_argument(
+        "--limit", type=float, default=Plan.limit, help="seconds that such a process may take"
+    )
     parser.add_argument("--json", type=Path, help="write the rows to this file")
 
 
 def plan(options: argparse.Namespace) -> Plan:
     folders = {"cirkit": options.cirkit, "prototype": options.prototype}
-    return Plan(options.repeats, options.warm_up, folders, isolate=not options.one_process)
+    return Plan(options.repeats, options.warm_up, folders, not options.one_process, options.limit)
 
 
 def setups(options: argparse.Namespace) -> list[Setup]:

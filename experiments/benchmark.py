@@ -4,7 +4,7 @@ Both set-ups, 28×28 images with learnt inputs and 32×32 ones with fixed inputs
 folder is given. Without a GPU choose smaller suites. ``--draw`` measures nothing and draws the figure of
 the rows that are there.
 
-    squircuit reproduce benchmark --cirkit FOLDER
+    squircuit reproduce benchmark --cirkit FOLDER --tf32 both
     squircuit reproduce benchmark --suites cpu --device cpu
     squircuit reproduce benchmark --draw
 """
@@ -25,6 +25,7 @@ sys.path.append(str(folder("benchmarks")))
 
 import measure
 from setups import KINDS, Setup, suite
+from step import precisions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,13 +53,14 @@ def row_of(measured: measure.Row) -> Row:
     return Row("benchmark", image, title, circuit.num_parameters(), 0, scores, minutes)
 
 
-def run(setups: Iterable[Setup], device: str, plan: measure.Plan) -> Iterable[measure.Row]:
-    """Every model by every peer."""
+def run(setups: Iterable[Setup], device: str, plan: measure.Plan, tf32: str) -> Iterable[measure.Row]:
+    """Every model by every peer, with and without TF32 where both are wanted."""
     ours = "ours-graph" if device.startswith("cuda") else "ours"
     peers = [ours, "cirkit"] if plan.folders.get("cirkit") else [ours]
     for setup in setups:
         for peer in peers:
-            yield measure.measure(peer, setup.with_(device=device), plan)
+            for on in precisions(peer, tf32):
+                yield measure.measure(peer, setup.with_(device=device, tf32=on), plan)
 
 
 def draw(rows: list[dict[str, Any]]) -> Figure:
@@ -101,6 +103,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--cirkit", default="", help="folder that holds the package cirkit")
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--tf32", default="off", choices=("on", "off", "both"), help="of the peer")
+    parser.add_argument("--limit", type=float, default=measure.Plan.limit, help="seconds for a model")
     parser.add_argument("--draw", action="store_true", help="draw the figure of the rows that are there")
     options = parser.parse_args(arguments)
     try:
@@ -109,8 +113,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         parser.error(str(error))
     rows: list[Row] = []
     if not options.draw:
-        plan = measure.Plan(options.repeats, 3, {"cirkit": options.cirkit})
-        for measured in run(setups, options.device, plan):
+        plan = measure.Plan(options.repeats, 3, {"cirkit": options.cirkit}, limit=options.limit)
+        for measured in run(setups, options.device, plan, options.tf32):
             rows += _kept(measured)
             if rows:
                 write(rows, options.out)  # after every model: a long run that is stopped keeps what it has

@@ -38,6 +38,11 @@ def test_a_row_can_be_measured_in_a_process_of_its_own():
     assert len(row.optimiser_times) == 2
 
 
+def test_a_process_that_takes_too_long_is_stopped_and_said():
+    row = measure("ours-landing", TINY, Plan(limit=0.05))  # less than Python takes to start
+    assert (row.peer, row.setup, row.problem) == ("ours-landing", TINY, "no result in 0.05 s")
+
+
 def test_an_unknown_peer_is_named_with_those_that_exist(capsys):
     with pytest.raises(ValueError, match="unknown peer 'theirs': choose one of ours, cirkit"):
         measure("theirs", TINY, QUICK)

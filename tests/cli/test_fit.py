@@ -34,6 +34,18 @@ def test_the_notes_tell_the_command_and_the_options(people, model_file):
     assert notes["config"]["training"]["epochs"] == 2
 
 
+def test_a_model_without_a_name_gets_that_of_the_data_and_replaces_none(people, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    words = ("fit", people, "--units", 2, "--run", "run", *QUICK)
+    call(*words)
+    model = sq.load(f"{people.stem}.safetensors")
+    done = call(*words, code=2)
+    assert f"{people.stem}.safetensors is there already. Fix: --out {people.stem}.safetensors" in done.stderr
+    call(*words, "--resume")
+    assert sq.load(f"{people.stem}.safetensors").notes["scores"] == model.notes["scores"]
+
+
 def test_columns_model_scores_and_file_are_said(people, tmp_path):
     done = call("fit", people, *COLUMNS, "--out", tmp_path / "m", "--units", 2, *QUICK)
     lines = done.stdout.splitlines()

@@ -221,6 +221,16 @@ def test_the_benchmark_keeps_time_and_memory_of_every_model_and_draws_them(tmp_p
     assert (tmp_path / "benchmark.png").stat().st_size > 1000
 
 
+def test_the_benchmark_measures_the_peer_with_and_without_tf32_and_ours_once(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        benchmark.measure, "measure", lambda peer, setup, plan: seen.append((peer, setup.tf32))
+    )
+    plan = benchmark.measure.Plan(folders={"cirkit": "there"})
+    list(benchmark.run([Setup("unitary-kronecker", 2, 8, 4)], "cpu", plan, "both"))
+    assert seen == [("ours", False), ("cirkit", False), ("cirkit", True)]
+
+
 def test_a_figure_without_rows_says_what_to_do(tmp_path, capsys):
     with pytest.raises(SystemExit):
         benchmark.main(["--draw", "--out", str(tmp_path)])

@@ -30,7 +30,9 @@ BATCH = 256
 def fit(
     context: typer.Context,
     data: DataName,
-    out: Annotated[Path, typer.Option(help="File for the model, such as model.safetensors.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the model; default DATA.safetensors, where that is new.")
+    ] = None,
     valid: Annotated[
         str | None, typer.Option(help="File of validation rows; else some are held out.")
     ] = None,
@@ -66,7 +68,7 @@ def fit(
 
     Examples:
 
-    - squircuit fit people.csv --out people.safetensors
+    - squircuit fit people.csv
     - squircuit fit wind.csv --out wind.safetensors --columns angle=periodic:360 --set average=0.99
     - squircuit fit mnist --preset best --device cuda --out mnist.safetensors --run runs/mnist
     """
@@ -74,7 +76,7 @@ def fit(
     flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
     texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
     chosen, place = options(data, preset, config, texts), chosen_device(device)
-    require_place(out, (".safetensors",) if out.suffix else ())
+    file = _model_file(out, data, resume)
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
     wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)
@@ -87,11 +89,20 @@ def fit(
     history = train(model, rows, held, chosen.training, run=run, resume=resume)
     result = _result(model, data, source, history)
     if history.best_epoch:
-        model.save(out, _notes(context, data, chosen, history, result))
-        result["saved"] = str(out)
+        model.save(file, _notes(context, data, chosen, history, result))
+        result["saved"] = str(file)
     report.say(_in_words(result))
     report.end(result)
     raise typer.Exit(_code(history, run))
+
+
+def _model_file(out: Path | None, data: str, resume: bool) -> Path:
+    """The file that is named, or one in this folder that has the name of the data and replaces no other."""
+    file = out or Path(f"{Path(data).stem or 'model'}.safetensors")
+    require_place(file, (".safetensors",) if file.suffix else ())
+    if out is None and file.exists() and not resume:
+        raise ParameterError(f"{file} is there already. Fix: --out {file} to replace it, or another name.")
+    return file
 
 
 def _batches(path: str, sample: Dataset | Table, training: TrainingConfig) -> Batches:

@@ -14,6 +14,7 @@ import baselines
 import demo
 import demo_page
 import imputation
+import members
 import oracle
 import paper_figures
 import paper_tour
@@ -114,6 +115,15 @@ def test_conditional_means_are_better_than_means_of_columns(capsys):
     errors = imputation.main()
     assert errors["squared circuit"] < 0.9 * errors["mean of the column"]
     assert f"{errors['squared circuit']:.3f}" in capsys.readouterr().out
+
+
+def test_four_members_are_better_than_one_and_gaussians_are_scored_in_the_units_of_the_columns(monkeypatch):
+    monkeypatch.delitem(members.KINDS, "and members=8")
+    means = members.main(["--data", "iris", "--splits", "1"])["iris"]
+    assert means["and members=4"] > means["components=8"] > means["default"]
+    rows = np.random.default_rng(0).normal(size=(4000, 2)) * [3.0, 0.1]
+    entropy = np.log(2 * np.pi * np.e) + np.log(0.3)  # of that Gaussian
+    assert members.best_gaussians(rows[:2000], rows[2000:]) == pytest.approx(-entropy, abs=0.05)
 
 
 # ---- the demo

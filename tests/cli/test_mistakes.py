@@ -71,6 +71,12 @@ def test_a_misspelt_command_names_the_nearest_in_one_sentence():
     )
 
 
+def test_a_model_in_place_of_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    assert "files ending in '.safetensors' are not known" in error_line("fit", "model.safetensors")
+
+
 def test_a_table_in_place_of_a_model(people):
     line = error_line("check", people)
     assert "no safetensors file" in line

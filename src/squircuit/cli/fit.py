@@ -76,11 +76,12 @@ def fit(
     flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
     texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
     chosen, place = options(data, preset, config, texts), chosen_device(device)
-    file = _model_file(out, data, resume)
+    require_place(out, (".safetensors",) if out and out.suffix else ())
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
     wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)
     source = sample_of(data, wishes) if streamed else open_data(data, wishes)
+    file = out or _new_file(data, resume)
     held = None if valid is None else read(valid, like=_schema(source))
     report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
     model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
@@ -96,11 +97,10 @@ def fit(
     raise typer.Exit(_code(history, run))
 
 
-def _model_file(out: Path | None, data: str, resume: bool) -> Path:
-    """The file that is named, or one in this folder that has the name of the data and replaces no other."""
-    file = out or Path(f"{Path(data).stem or 'model'}.safetensors")
-    require_place(file, (".safetensors",) if file.suffix else ())
-    if out is None and file.exists() and not resume:
+def _new_file(data: str, resume: bool) -> Path:
+    """A file in this folder that has the name of the data and replaces none, but that of a resumed run."""
+    file = Path(f"{Path(data).stem or 'model'}.safetensors")
+    if file.exists() and not resume:
         raise ParameterError(f"{file} is there already. Fix: --out {file} to replace it, or another name.")
     return file
 

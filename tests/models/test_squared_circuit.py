@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import oracle
 import squircuit as sq
 from oracle import small
-from squircuit.models.squared_circuit import deviation
+from squircuit.inference.normalisation import deviation
 from strategies import Shape, circuits, max_error
 
 KINDS = {

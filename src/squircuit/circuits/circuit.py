@@ -13,7 +13,7 @@ from torch import Tensor
 from squircuit.circuits.drawing import draw
 from squircuit.circuits.layers import Input, Layer, Sum, is_product
 from squircuit.circuits.order import postorder
-from squircuit.circuits.parameter import Parameter
+from squircuit.circuits.parameter import Constraint, Parameter
 from squircuit.circuits.serialise import from_json, to_json
 from squircuit.circuits.summary import summary
 from squircuit.circuits.validation import check_structure
@@ -41,6 +41,7 @@ class Circuit:
         root_weights: simplex parameter π of shape (R,); None means uniform weights 1/R.
         weights: values of the parameters by name; initial values of the parameters are taken where
             absent. A circuit may lack values: it is then pure structure.
+        initial: take those initial values.
         validate: refuse circuits that are not smooth and decomposable. The checks of
             :mod:`squircuit.properties` can then be studied on circuits that break them.
 
@@ -59,6 +60,7 @@ class Circuit:
         *,
         root_weights: Parameter | None = None,
         weights: Mapping[str, Tensor] | None = None,
+        initial: bool = True,
         validate: bool = True,
     ) -> None:
         self.roots: tuple[Layer, ...] = _as_roots(roots)
@@ -67,7 +69,7 @@ class Circuit:
         self.validated = validate
         check_structure(self.layers, self.roots, root_weights, strict=validate)
         self.parameters: Mapping[str, Parameter] = MappingProxyType(self._named_parameters())
-        self._values = self._initial_values(weights or {})
+        self._values = self._initial_values(weights or {}, initial)
         self._frozen = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -170,13 +172,13 @@ class Circuit:
 
     # ------------------------------------------------------------------ values
 
-    def _initial_values(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _initial_values(self, weights: Mapping[str, Tensor], initial: bool) -> dict[str, Tensor]:
         unknown = set(weights) - set(self.parameters)
         if unknown:
             raise ParameterError(
                 f"no parameter is called {sorted(unknown)}; there are {_some(self.parameters)}"
             )
-        given = {name: weights.get(name, p.value) for name, p in self.parameters.items()}
+        given = {name: weights.get(name, p.value if initial else None) for name, p in self.parameters.items()}
         return {name: self.parameters[name].checked(v) for name, v in given.items() if v is not None}
 
     @property
@@ -207,6 +209,25 @@ class Circuit:
             root_weights=self.root_weights,
             weights={**self._values, **weights},
             validate=self.validated,
+        )
+
+    def declared(self) -> Circuit:
+        """The same structure with the values of fixed weights alone, also where parameters have others.
+
+        What a check finds of it holds for all weights that the constraints allow.
+
+        Example:
+            >>> from squircuit.families import Categorical
+            >>> free = Sum(Input(0, Categorical(2)), weight=torch.tensor([[0.6, 0.8]]))
+            >>> Circuit(free).has_weights, Circuit(free).declared().has_weights
+            (True, False)
+        """
+        layers = [*self.inputs, *self.sums]
+        weights = {layer.weight for layer in layers if layer.weight is not None}
+        fixed = {w for w in weights if w.constraint is Constraint.FIXED}
+        values = {self.parameter_name(w): w.value for w in fixed if w.value is not None}
+        return Circuit(
+            self.roots, root_weights=self.root_weights, weights=values, initial=False, validate=self.validated
         )
 
     def initialise(self, seed: int | torch.Generator = 0, dtype: torch.dtype = torch.complex128) -> Circuit:

@@ -218,6 +218,18 @@ def is_product(layer: Layer) -> bool:
     return isinstance(layer, Hadamard | Kronecker)
 
 
+def have_same_functions(a: Input, b: Input) -> bool:
+    """Two input layers are over the same functions for all values of what is learnt."""
+    return a.family == b.family and dict(a.parameters) == dict(b.parameters)
+
+
+def are_apart(a: Input, b: Input) -> bool:
+    """Two input layers take disjoint rows of one matrix over the same orthonormal functions."""
+    disjoint = a.first_row + a.units <= b.first_row or b.first_row + b.units <= a.first_row
+    one_matrix = a.weight is not None and a.weight is b.weight and have_same_functions(a, b)
+    return one_matrix and disjoint and a.family.is_orthonormal
+
+
 def factors(layer: Layer) -> tuple[Layer, ...]:
     """The inputs of a product; any other layer is a product of itself."""
     return layer.inputs if is_product(layer) else (layer,)

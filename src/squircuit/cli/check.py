@@ -16,8 +16,8 @@ from squircuit.cli.reading import open_model
 from squircuit.cli.report import Report
 from squircuit.errors import FormatError
 from squircuit.inference import partition
+from squircuit.inference.normalisation import deviation
 from squircuit.models import SquaredCircuit
-from squircuit.models.squared_circuit import deviation
 from squircuit.properties import check as checked
 from squircuit.training.history import log_z_text
 

@@ -20,28 +20,30 @@ def evaluate_inputs(
     weight: Tensor | None,
     values: Mapping[str, Tensor],
     dtype: torch.dtype,
-    functions: Tensor | None = None,
-) -> Tensor:
-    """ℓ(x) = W φ(x) of all layers of a group.
+    functions: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """ℓ(x) = W φ(x) of all layers of a group, as v e^s: far from their place functions would underflow.
 
     Args:
         group: the group, of F layers with K units.
-        x: the group's columns of the data, (F, B).
+        x: the group's columns of the data, (F, B); floats in double precision, since large numbers that
+            differ by little are told apart only after a location has been subtracted.
         weight: (F or 1, rows, n), or None.
         values: learnable parameters of the families, (F, …) each.
         dtype: of the result, real or complex.
-        functions: φ(x) where it is known, (F, B, n).
+        functions: φ(x) where it is known, (F, B, n) and (F, B).
 
     Returns:
-        (F, K, 2 or 1, B) planes.
+        v, (F, K, 2 or 1, B) planes, and s, (F, B), without gradient; None: zero.
     """
     rows = None if weight is None else weight[:, group.first_row : group.first_row + group.units]
     if isinstance(group.family, Categorical) and rows is not None:
-        return lookup(rows.to(dtype), x.long())
-    functions = (_functions(group, x, values) if functions is None else functions).to(dtype)  # (F, B, n)
+        return lookup(rows.to(dtype), x.long()), None
+    found, scale = _functions(group, x, values, dtype.to_real()) if functions is None else functions
+    found = found.to(dtype)  # (F, B, n)
     if rows is not None:
-        functions = functions @ rows.to(dtype).mT
-    return planar.planes(functions.mT)
+        found = found @ rows.to(dtype).mT
+    return planar.planes(found.mT), scale.to(dtype.to_real())
 
 
 def lookup(table: Tensor, x: Tensor) -> Tensor:
@@ -71,7 +73,14 @@ class _Lookup(torch.autograd.Function):
         return found.sum(dim=0, keepdim=True) if ctx.tables < len(x) else found, None
 
 
-def _functions(group: InputGroup, x: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+def _functions(
+    group: InputGroup, x: Tensor, values: Mapping[str, Tensor], real: torch.dtype
+) -> tuple[Tensor, Tensor]:
     if not values:
-        return group.family.evaluate(x)
-    return torch.func.vmap(group.family.evaluate)(x, dict(values))
+        return group.family.evaluate_scaled(x, dtype=real)
+
+    def evaluate(x: Tensor, values: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        return group.family.evaluate_scaled(x, values, real)
+
+    found: tuple[Tensor, Tensor] = torch.func.vmap(evaluate)(x, dict(values))
+    return found

@@ -42,19 +42,26 @@ class Network:
             if not self.is_direct(width, slots)
         } | {width for width, place in plan.roots if self._reads[width][place] > 1}
 
-    def __call__(self, inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self,
+        inputs: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        input_scales: Sequence[Tensor | None] | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """The root units.
 
         Args:
             inputs: outputs of the input groups in the order of the plan, (F, K, 2 or 1, B) each.
             weights: the stacks, (S, K1, K2) each, complex or real as the inputs are.
+            input_scales: their log-scales, (F, B) each, without gradient; None: zero.
 
         Returns:
             normalised values (R, 2 or 1, B) and log-scales (R, B) of the root units.
         """
         # torch's own flag for this, needs_input_grad, is set without gradients, too
         trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
-        return _Run.apply(self, trains, len(inputs), *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        scales = [None] * len(inputs) if input_scales is None else list(input_scales)
+        return _Run.apply(self, trains, scales, *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
 
     def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
         """Scattered places as a tensor, made once for each device."""
@@ -141,23 +148,29 @@ def _count_reads(plan: Plan) -> dict[int, list[int]]:
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, network: Network, trains: bool, count: int, *tensors: Tensor
+        ctx: Any, network: Network, trains: bool, input_scales: list[Tensor | None], *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
         with tf32(network.tf32 and trains):
-            return _Run._forward(ctx, network, trains, count, tensors)
+            return _Run._forward(ctx, network, trains, input_scales, tensors)
 
     @staticmethod
     def _forward(
-        ctx: Any, network: Network, trains: bool, count: int, tensors: tuple[Tensor, ...]
+        ctx: Any,
+        network: Network,
+        trains: bool,
+        input_scales: list[Tensor | None],
+        tensors: tuple[Tensor, ...],
     ) -> tuple[Tensor, Tensor]:
+        count = len(input_scales)
         inputs, weights = tensors[:count], tensors[count:]
         state = _pools(network.plan, inputs[0])
         state.trains = trains
-        pending = list(inputs)
+        pending = list(zip(inputs, input_scales, strict=True))
         for group in network.plan.groups:
             scales: list[Tensor] = []
             if isinstance(group, InputGroup):
-                out = pending.pop(0)
+                out, scale = pending.pop(0)
+                scales = [] if scale is None else [scale.contiguous()]
             elif isinstance(group, SumGroup):
                 out, scales = _sum(network, state, group, weights)
             else:

@@ -15,9 +15,7 @@ from torch import Tensor
 
 from squircuit.execution.plan import InputGroup
 from squircuit.families import Family
-from squircuit.families.recurrence import standardise
-
-FAR = 1e6  #: in units of σ: the functions are 0 long before
+from squircuit.families.recurrence import FARTHEST, standardise
 
 
 @final
@@ -39,16 +37,23 @@ class Placed:
         self._alike = {family: numbers for family, numbers in alike.items() if len(numbers) > 1}
         self._tensors: dict[tuple[Family, torch.dtype, torch.device], Tensor] = {}
 
-    def functions(self, columns: Sequence[Tensor]) -> dict[int, Tensor]:
-        """Group → φ(x), (F, B, n), given the columns (F, B) of every group; only of groups with company."""
-        found: dict[int, Tensor] = {}
+    def functions(self, columns: Sequence[Tensor], dtype: torch.dtype) -> dict[int, tuple[Tensor, Tensor]]:
+        """Group → φ(x) as v e^s, (F, B, n) in a precision and (F, B); only of groups with company.
+
+        Args:
+            columns: of every group, (F, B), in the precision in which μ is to be subtracted.
+            dtype: of v.
+        """
+        found: dict[int, tuple[Tensor, Tensor]] = {}
         for family, numbers in self._alike.items():
             folds = [len(columns[number]) for number in numbers]
             x = torch.cat([columns[number] for number in numbers])
             x = x if x.is_floating_point() else x.double()
             loc, scale = self._places(family, folds, x)  # (ΣF, 1) each
-            values = family.evaluate(standardise(x, loc, scale, FAR)) / scale.sqrt()[..., None]
-            found |= dict(zip(numbers, values.split(folds), strict=True))
+            t = standardise(x, loc, scale, FARTHEST[x.dtype])
+            values, log_scales = family.evaluate_scaled(t, dtype=dtype)
+            parts = values.split(folds), (log_scales - scale.log() / 2).split(folds)
+            found |= dict(zip(numbers, zip(*parts, strict=True), strict=True))
         return found
 
     def _places(self, family: Family, folds: Sequence[int], like: Tensor) -> Tensor:

@@ -306,10 +306,11 @@ class _Planner:
             self._stack(distinct, kind)
         places = [self.entries[p] for p in parameters]
         stack = places[0][0]
-        if len(distinct) == 1 and len(parameters) > 1:
+        size = len(self.stacks[stack].parameters)
+        if size == 1 and len(parameters) > 1:
             return Use(stack, ())
         entries = tuple(entry for _, entry in places)
-        return Use(stack, None if entries == tuple(range(len(self.stacks[stack].parameters))) else entries)
+        return Use(stack, None if entries == tuple(range(size)) else entries)
 
     def _stack_inputs(self, groups: list[list[Layer]]) -> None:
         """One stack for the input weights of one shape: several groups may use different rows of them."""

@@ -46,7 +46,8 @@ def past_underflow(log_p: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
         log_p: (n,), or (n, M) for the terms of a sum.
         again: indices of rows → their log p in double precision.
     """
-    lost = (log_p == -torch.inf).reshape(len(log_p), -1).any(dim=1).nonzero()[:, 0]
+    zero = log_p == -torch.inf
+    lost = (zero if zero.ndim == 1 else zero.any(dim=1)).nonzero()[:, 0]
     if log_p.dtype == torch.float64 or not len(lost):
         return log_p
     return log_p.index_put((lost,), again(lost).to(log_p.dtype))

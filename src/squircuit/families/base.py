@@ -43,6 +43,14 @@ class Family(ABC):
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         """The functions at points inside the domain, (...,) → (..., n); ``values`` has all, in x's dtype."""
 
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """φ(x) e^(−s), (..., n) in a precision, and s, (...,), held constant; 0 unless φ vanishes far out.
+
+        Points and values are in the precision in which a location is to be subtracted.
+        """
+        functions = self._functions(x, values)
+        return functions.to(dtype.to_complex() if functions.is_complex() else dtype), torch.zeros_like(x)
+
     @property
     def is_orthonormal(self) -> bool:
         """Whether ∫ φ_i φ_j* = δ_ij whatever the values of the parameters."""
@@ -86,6 +94,32 @@ class Family(ABC):
         inside = self.domain.contains(x)
         within = torch.where(inside, x, self.domain.anchor)  # a finite stand-in keeps NaN out of the gradient
         return torch.where(inside[..., None], self._functions(within, self._resolve(values, x)), 0.0)
+
+    def evaluate_scaled(
+        self, x: Tensor, values: Values | None = None, dtype: torch.dtype | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The value of every function as v e^s: far from its place a function is too small for any float.
+
+        Args:
+            x: points of any shape (...,); locations are subtracted in their precision.
+            values: of the learnable parameters.
+            dtype: float32 or float64 of the result; default that of x.
+
+        Returns:
+            v, (..., n), and s, (...,) in the dtype of x and without gradient: v carries all of it.
+
+        Example:
+            >>> from squircuit.families import Hermite
+            >>> v, s = Hermite(1).evaluate_scaled(torch.tensor(100.0))  # h₀(t) = π^(−1/4) exp(−t²/2)
+            >>> v, s
+            (tensor([0.7511]), tensor(-5000.))
+        """
+        x = _as_real(x)
+        dtype = x.dtype if dtype is None else dtype
+        inside = self.domain.contains(x)
+        within = torch.where(inside, x, self.domain.anchor)
+        functions, scale = self._scaled_functions(within, self._resolve(values, x), dtype)
+        return torch.where(inside[..., None], functions, 0.0), scale
 
     def inner(
         self, other: Family, values: Values | None = None, other_values: Values | None = None

@@ -68,6 +68,10 @@ class Conjugated(Family):
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         return self.base.evaluate(x, values).conj()
 
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        functions, scale = self.base.evaluate_scaled(x, values, dtype)
+        return functions.conj(), scale
+
     def inner(
         self, other: Family, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:

@@ -14,7 +14,7 @@ from squircuit.families.base import Family, Values, device_of
 from squircuit.families.checks import is_finite, require_count, require_flag, wrong
 from squircuit.families.constants import constant
 from squircuit.families.domain import Line
-from squircuit.families.recurrence import REACH, standardise
+from squircuit.families.recurrence import FARTHEST, REACH, standardise
 
 
 @final
@@ -77,6 +77,14 @@ class Gaussian(Family):
         loc, scale = self._placed(x, values)
         t = standardise(x[..., None], loc, scale, REACH)
         return (-t.square() / 2).exp() / (scale * math.sqrt(2 * math.pi))
+
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        loc, scale = self._placed(x, values)
+        t = standardise(x[..., None], loc, scale, FARTHEST[x.dtype])
+        exponents = -t.square() / 2 - scale.log()
+        largest = exponents.detach().amax(dim=-1)
+        functions = (exponents - largest[..., None]).to(dtype).exp()
+        return functions / math.sqrt(2 * math.pi), largest
 
     def inner(
         self, other: Family, values: Values | None = None, other_values: Values | None = None

@@ -13,7 +13,7 @@ from squircuit.families.base import Family, Values, device_of
 from squircuit.families.checks import require_count, require_finite, require_flag, require_positive
 from squircuit.families.constants import constant
 from squircuit.families.domain import Line
-from squircuit.families.recurrence import REACH, standardise, three_term
+from squircuit.families.recurrence import FARTHEST, REACH, standardise, three_term, three_term_scaled
 
 
 @final
@@ -74,9 +74,20 @@ class Hermite(Family):
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         loc, scale = self._placed(x, values)
         t = standardise(x, loc, scale, self._edge + REACH)
-        steps = [(0.0, math.sqrt(2 / (n + 1)), math.sqrt(n / (n + 1))) for n in range(self.size - 1)]
         norm: float = math.pi**-0.25
-        return norm * three_term(t, steps, _half_square(t)) / scale.sqrt()
+        return norm * three_term(t, self._steps, _half_square(t)) / scale.sqrt()
+
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        loc, scale = self._placed(x, values)
+        t = standardise(x, loc, scale, FARTHEST[x.dtype])
+        log_weight = -t.square() / 2 - scale.log() / 2
+        functions, log_scale = three_term_scaled(t, self._steps, log_weight, dtype)
+        norm: float = math.pi**-0.25
+        return norm * functions, log_scale
+
+    @property
+    def _steps(self) -> list[tuple[float, float, float]]:
+        return [(0.0, math.sqrt(2 / (n + 1)), math.sqrt(n / (n + 1))) for n in range(self.size - 1)]
 
     def integrals(self, values: Values | None = None) -> Tensor:
         # From h_n' = √(n/2) h_{n−1} − √((n+1)/2) h_{n+1}, whose integral is 0.

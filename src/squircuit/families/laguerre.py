@@ -13,7 +13,7 @@ from squircuit.families.base import Family, Values, device_of
 from squircuit.families.checks import require_count, require_finite, require_flag, require_positive
 from squircuit.families.constants import constant
 from squircuit.families.domain import HalfLine
-from squircuit.families.recurrence import REACH, standardise, three_term
+from squircuit.families.recurrence import FARTHEST, REACH, standardise, three_term, three_term_scaled
 
 
 @final
@@ -68,8 +68,16 @@ class Laguerre(Family):
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         scale = self._scale(x, values)
         t = standardise(x, self.start, scale, (self._edge + REACH) ** 2)
-        steps = [((2 * n + 1) / (n + 1), -1 / (n + 1), n / (n + 1)) for n in range(self.size - 1)]
-        return three_term(t, steps, -t / 2) / scale.sqrt()
+        return three_term(t, self._steps, -t / 2) / scale.sqrt()
+
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        scale = self._scale(x, values)
+        t = standardise(x, self.start, scale, FARTHEST[x.dtype])
+        return three_term_scaled(t, self._steps, -t / 2 - scale.log() / 2, dtype)
+
+    @property
+    def _steps(self) -> list[tuple[float, float, float]]:
+        return [((2 * n + 1) / (n + 1), -1 / (n + 1), n / (n + 1)) for n in range(self.size - 1)]
 
     def integrals(self, values: Values | None = None) -> Tensor:
         signs = [2.0 * (-1) ** n for n in range(self.size)]

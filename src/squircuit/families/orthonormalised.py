@@ -71,6 +71,11 @@ class Orthonormalised(Family):
         rows = self.base.evaluate(x.double()) @ _mixing(self.base, x.device)
         return rows.to(x.dtype.to_complex() if self.is_complex else x.dtype)
 
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        rows, scale = self.base.evaluate_scaled(x.double())
+        mixed = rows @ _mixing(self.base, x.device)
+        return mixed.to(dtype.to_complex() if self.is_complex else dtype), scale.to(x.dtype)
+
     def integrals(self, values: Values | None = None) -> Tensor:
         return self.base.integrals() @ _mixing(self.base)
 

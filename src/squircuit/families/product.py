@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+import torch
 from torch import Tensor
 
 from squircuit.families.base import Family, Values
@@ -73,6 +74,12 @@ class Product(Family):
         left_values, right_values = _parts(values)
         left, right = self.left.evaluate(x, left_values), self.right.evaluate(x, right_values)
         return (left[..., :, None] * right[..., None, :]).flatten(-2)
+
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        left_values, right_values = _parts(values)
+        left, scale = self.left.evaluate_scaled(x, left_values, dtype)
+        right, other = self.right.evaluate_scaled(x, right_values, dtype)
+        return (left[..., :, None] * right[..., None, :]).flatten(-2), scale + other
 
     def integrals(self, values: Values | None = None) -> Tensor:
         return self.left.inner(self.right.conjugate(), *_parts(values)).flatten()

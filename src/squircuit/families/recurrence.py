@@ -12,6 +12,8 @@ from squircuit.families.constants import constant
 
 STEP = 22.0  # one rescaling divides by exp(22) ≈ 2³²; a whole number, so that sums of exponents are exact
 REACH = 45.0  # exp(−45²/2) is zero in every floating-point type
+FARTHEST = {torch.float32: 1e18, torch.float64: 1e150}  # squares of what is nearer do not overflow
+GROWTH = 1e9  # of a polynomial in one step, at most: below exp(22), by which one rescaling divides
 
 Coefficients = Sequence[tuple[float, float, float]]
 
@@ -48,6 +50,36 @@ def three_term(t: Tensor, coefficients: Coefficients, log_weight: Tensor) -> Ten
         >>> three_term(t, [(0.0, 1.0, 0.0), (0.0, 1.0, 1.0)], torch.zeros(()))  # 1, t, t² − 1
         tensor([1., 2., 3.])
     """
+    rows, counts = _rescaled(t, coefficients)
+    return rows * (log_weight[..., None] + STEP * counts).exp()
+
+
+def three_term_scaled(
+    t: Tensor, coefficients: Coefficients, log_weight: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The same as v e^s with s held constant, so that nothing underflows however far t is.
+
+    s = log w + 22·(the most divisions): what is left of an exponent are whole multiples of 22. The factor
+    w/w, which is 1, carries the gradient of w. Beyond |t| = 10⁹ polynomials stay as they are there: beside
+    the weight they do not count any more.
+
+    Args:
+        t, log_weight: (...,), in the precision in which s is wanted.
+        coefficients: as above.
+        dtype: of v.
+
+    Returns:
+        v, (..., len(coefficients) + 1), and s, (...,).
+    """
+    rows, counts = _rescaled(t.to(dtype).clamp(-GROWTH, GROWTH), coefficients)
+    most, held = counts.amax(dim=-1), log_weight.detach()
+    factor = (log_weight - held).to(dtype).exp()
+    scaled = rows * (STEP * (counts - most[..., None])).exp() * factor[..., None]
+    return scaled, held + STEP * most.to(held.dtype)
+
+
+def _rescaled(t: Tensor, coefficients: Coefficients) -> tuple[Tensor, Tensor]:
+    """p_n(t) e^(−22 m_n) and the numbers m_n of divisions: (..., len(coefficients) + 1) each."""
     limit, factor = math.exp(STEP), math.exp(-STEP)
     previous, current, count = torch.zeros_like(t), torch.ones_like(t), torch.zeros_like(t)
     rows, counts = [current], [count]
@@ -58,5 +90,4 @@ def three_term(t: Tensor, coefficients: Coefficients, log_weight: Tensor) -> Ten
         count = count + large
         rows.append(current)
         counts.append(count)
-    exponent = log_weight[..., None] + STEP * torch.stack(counts, dim=-1)
-    return torch.stack(rows, dim=-1) * exponent.exp()
+    return torch.stack(rows, dim=-1), torch.stack(counts, dim=-1)

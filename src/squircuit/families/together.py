@@ -72,6 +72,13 @@ class Together(Family):
         parts = [part.evaluate(x, given).to(dtype) for part, given in self._parts(values)]
         return torch.cat(parts, dim=-1)
 
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        parts = [part.evaluate_scaled(x, given, dtype) for part, given in self._parts(values)]
+        largest = torch.stack([scale for _, scale in parts]).amax(dim=0)
+        kind = dtype.to_complex() if self.is_complex else dtype
+        scaled = [(v * (s - largest).to(dtype).exp()[..., None]).to(kind) for v, s in parts]
+        return torch.cat(scaled, dim=-1), largest
+
     def integrals(self, values: Values | None = None) -> Tensor:
         dtype = torch.complex128 if self.is_complex else torch.float64
         return torch.cat([part.integrals(given).to(dtype) for part, given in self._parts(values)])

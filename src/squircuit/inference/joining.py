@@ -9,78 +9,118 @@ products over one scope, which are small or written by hand.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
-from squircuit.circuits.layers import is_product
+from squircuit.circuits.layers import have_same_functions, is_product
+from squircuit.circuits.mixture import related
 from squircuit.families import Together
 from squircuit.regions.scope import Scope
 
 
 @final
 class Joining:
-    """The joined structure, and the way from a circuit's weights to its.
+    """The structure in which parts of a circuit are joined, and the way from the circuit's weights to its.
+
+    Root layers stay as many and in their order.
 
     Args:
-        circuit: structured-decomposable.
+        circuit: of which the parts that are joined are structured-decomposable.
+        joins: whether to join each of the groups of roots that have layers in common, see
+            :func:`squircuit.circuits.mixture.related`.
 
     Example:
         >>> from squircuit.families import Categorical
         >>> a, b = (Input(0, Categorical(2), 1) for _ in range(2))
-        >>> joining = Joining(Circuit(Sum([a, b], units=1)))
+        >>> joining = Joining(Circuit(Sum([a, b], units=1)), [True])
         >>> [layer.kind for layer in joining.structure.layers]
         ['input', 'sum']
     """
 
-    def __init__(self, circuit: Circuit) -> None:
-        self.circuit = circuit
-        self._members = _members(circuit)
+    def __init__(self, circuit: Circuit, joins: list[bool]) -> None:
+        self.trees: list[JoinedTree] = []
+        roots = list(circuit.roots)
+        for number, (group, join) in enumerate(zip(related(circuit), joins, strict=True)):
+            if join:
+                tree = JoinedTree(circuit, [circuit.roots[i] for i in group], f"joined{number}")
+                self.trees.append(tree)
+                for i in group:
+                    roots[i] = tree.roots[circuit.roots[i]]
+        self.structure = Circuit(roots, root_weights=circuit.root_weights, initial=False)
+
+    def weights(self, circuit: Circuit) -> dict[str, Tensor]:
+        """The values of all parameters of the structure, differentiable in those of the circuit."""
+        made: dict[Parameter, Tensor] = {}
+        for tree in self.trees:
+            made |= tree.weights(circuit)
+        return {n: made[p] if p in made else circuit.value(p) for n, p in self.structure.parameters.items()}
+
+
+@final
+class JoinedTree:
+    """The layers below some roots as one tree, see the module.
+
+    Args:
+        circuit: that the roots are of.
+        roots: layers over all variables, structured-decomposable together.
+        name: with which the names of parameters begin.
+
+    Attributes:
+        roots: root layer → the layer of the tree that computes it.
+    """
+
+    def __init__(self, circuit: Circuit, roots: Sequence[Layer], name: str) -> None:
+        self.circuit = Circuit(list(dict.fromkeys(roots)), initial=False, validate=circuit.validated)
+        self._is_complex, self._name = circuit.is_complex, name
+        self._members = _members(self.circuit)
         self._starts = {
             layer: sum(other.units for other in members[:i])
             for members in self._members.values()
             for i, layer in enumerate(members)
         }
-        self._blocks = _families(circuit)
-        self._parts = _splits(circuit)
-        self.structure = Circuit(self._root(), root_weights=circuit.root_weights)
+        self._blocks = _families(self.circuit)
+        self._parts = _splits(self.circuit)
+        self._parameters: dict[Scope | Layer, Parameter] = {}
+        self.roots: Mapping[Layer, Layer] = self._made()
 
-    def weights(self, circuit: Circuit) -> dict[str, Tensor]:
-        """The values of all parameters of the structure, differentiable in those of the circuit."""
+    def weights(self, circuit: Circuit) -> dict[Parameter, Tensor]:
+        """The values of the tree's own parameters, differentiable in those of the circuit."""
         maps: dict[Layer, Tensor] = {}
         for layer in self.circuit.layers:
             if isinstance(layer, Input):
                 maps[layer] = self._input_map(circuit, layer)
             elif isinstance(layer, Sum):
                 maps[layer] = self._sum_map(circuit, layer, maps)
-        learnt = {
-            self.structure.parameter_name(p): circuit.value(p)
-            for layer in self.circuit.inputs
-            for p in layer.parameters.values()
-        }
-        joined = {
-            _name(scope): torch.cat([self._map(layer, maps, _like(circuit)) for layer in members])
+        like = _like(circuit)
+        inner = {
+            self._parameters[scope]: torch.cat([self._map(layer, maps, like) for layer in members])
             for scope, members in self._members.items()
         }
-        pi = self.circuit.root_weights
-        return (
-            learnt | joined | ({} if pi is None else {self.structure.parameter_name(pi): circuit.value(pi)})
-        )
+        return inner | {self._parameters[root]: self._map(root, maps, like) for root in self.circuit.roots}
 
     # ------------------------------------------------------------------ structure
 
-    def _root(self) -> Layer:
+    def _made(self) -> dict[Layer, Layer]:
         made: dict[Scope, Layer] = {}
-        for scope, members in sorted(self._members.items(), key=lambda item: len(item[0])):
-            units = sum(layer.units for layer in members)
-            below = self._leaf(scope) if len(scope) == 1 else Kronecker([made[s] for s in self._parts[scope]])
-            shape = (units, below.units)
-            weight = Parameter(shape, Constraint.FREE, self.circuit.is_complex, _name(scope))
-            made[scope] = Sum(below, weight=weight)
-        return made[self.circuit.scope]
+        for scope in sorted(self._members, key=len):
+            made[scope] = self._sum(scope, self._width(scope), self._below(scope, made), _name(scope))
+        top = self._below(self.circuit.scope, made)
+        roots = enumerate(self.circuit.roots)
+        return {root: self._sum(root, root.units, top, f"root{i}") for i, root in roots}
+
+    def _below(self, scope: Scope, made: Mapping[Scope, Layer]) -> Layer:
+        """What the layers over a scope are linear in."""
+        return self._leaf(scope) if len(scope) == 1 else Kronecker([made[s] for s in self._parts[scope]])
+
+    def _sum(self, key: Scope | Layer, units: int, below: Layer, name: str) -> Sum:
+        shape = (units, below.units)
+        weight = Parameter(shape, Constraint.FREE, self._is_complex, f"{self._name}.{name}")
+        self._parameters[key] = weight
+        return Sum(below, weight=weight)
 
     def _leaf(self, scope: Scope) -> Input:
         (variable,) = scope
@@ -110,7 +150,7 @@ class Joining:
         matrix = torch.eye(layer.units, dtype=like.dtype, device=like.device) if matrix is None else matrix
         start = 0
         for block in blocks:
-            if _same_functions(block, layer):
+            if have_same_functions(block, layer):
                 break
             start += block.family.size
         after = self._columns(layer.scope) - start - layer.family.size
@@ -150,10 +190,10 @@ class Joining:
 
 
 def _members(circuit: Circuit) -> dict[Scope, list[Layer]]:
-    """For each scope the layers over it that a product over a larger scope reads, or that are roots."""
+    """For each scope the layers over it that a product over a larger scope reads."""
     found: dict[Scope, dict[Layer, None]] = {}
     products = [layer for layer in circuit.layers if is_product(layer) and len(layer.inputs) > 1]
-    for item in [item for layer in products for item in layer.inputs] + list(circuit.roots):
+    for item in [item for layer in products for item in layer.inputs]:
         found.setdefault(item.scope, {})[item] = None
     return {scope: list(layers) for scope, layers in found.items()}
 
@@ -163,13 +203,9 @@ def _families(circuit: Circuit) -> dict[int, list[Input]]:
     found: dict[int, list[Input]] = {}
     for layer in circuit.inputs:
         known = found.setdefault(layer.variable, [])
-        if not any(_same_functions(other, layer) for other in known):
+        if not any(have_same_functions(other, layer) for other in known):
             known.append(layer)
     return found
-
-
-def _same_functions(a: Input, b: Input) -> bool:
-    return a.family == b.family and dict(a.parameters) == dict(b.parameters)
 
 
 def _splits(circuit: Circuit) -> dict[Scope, list[Scope]]:

@@ -14,6 +14,7 @@ from squircuit.execution.plan import InputGroup, Slots
 from squircuit.families import Categorical
 from squircuit.inference.contraction import outer
 from squircuit.inference.nodes import Nodes
+from squircuit.inference.scaled import Message, scaled
 from squircuit.inference.snapshot import Snapshot
 
 
@@ -34,22 +35,26 @@ class Leaves:
     missing: Tensor
     nodes: Nodes | None = None
 
-    def vectors(self, group: InputGroup, folds: Slots) -> Tensor:
+    def vectors(self, group: InputGroup, folds: Slots) -> Message:
         """ℓ(x): (F, K, B)."""
-        return evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
+        found = evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
+        return scaled(found.value, matrix=False, scale=found.scale)
 
-    def open(self, group: InputGroup, folds: Slots) -> Tensor:
+    def open(self, group: InputGroup, folds: Slots) -> Message:
         """ℓ at every node, the same for all rows: (F, K, B·Q), the nodes of a row side by side."""
         values = self._at_nodes(group, folds)
-        return values.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
+        repeated = values.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
+        return scaled(repeated, matrix=False)
 
-    def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Tensor:
+    def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
         integral = self._weighted(group, folds) if weighted else self._grams(group, folds)
         if all(self._always_missing[group.variables[f]] for f in folds):
-            return integral
-        missing = self._columns(self.missing, group, folds)[:, :, None, None]  # (F, B, 1, 1)
-        return torch.where(missing, integral, outer(self.vectors(group, folds)))
+            return scaled(integral, matrix=True)
+        missing = self._columns(self.missing, group, folds)  # (F, B)
+        value, scale = self.vectors(group, folds)
+        either = torch.where(missing[:, :, None, None], integral, outer(value))
+        return scaled(either, matrix=True, scale=torch.where(missing, 0.0, 2 * scale))
 
     def node_weights(self, variables: tuple[int, ...]) -> Tensor:
         """ω of some variables: (F, B or 1, Q)."""
@@ -72,7 +77,7 @@ class Leaves:
     def _at_nodes(self, group: InputGroup, folds: Slots) -> Tensor:
         assert self.nodes is not None
         rows = [self.nodes.rows[group.variables[f]] for f in folds]
-        return evaluate_group(self.snapshot, group, folds, self.nodes.points[rows])
+        return plain(evaluate_group(self.snapshot, group, folds, self.nodes.points[rows]))
 
     def _grams(self, group: InputGroup, folds: Slots) -> Tensor:
         """W (∫ φ φᴴ) Wᴴ, the identity if the circuit is normalised: (F, 1, K, K)."""
@@ -90,13 +95,22 @@ class Leaves:
         return table[:, [group.variables[f] for f in folds]].T
 
 
-def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> Tensor:
-    """W φ(x) of some input layers: (F, B) → (F, K, B) in the circuit's dtype."""
+def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> Message:
+    """W φ(x) of some input layers: (F, B) → (F, K, B) in the circuit's dtype, and log-scales (F, B)."""
     weight = None if group.weight is None else group_weight(snapshot, group, folds)
-    values = {name: value[_place(folds)] for name, value in snapshot.family_values(group).items()}
-    x = x.to(snapshot.mixture.dtype) if x.is_floating_point() else x
-    planes = evaluate_inputs(group, x, weight, values, snapshot.dtype)
-    return torch.complex(planes[:, :, 0], planes[:, :, 1]) if planes.shape[2] == 2 else planes.squeeze(2)
+    values = {name: v[_place(folds)].double() for name, v in snapshot.family_values(group).items()}
+    x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
+    planes, scale = evaluate_inputs(group, x, weight, values, snapshot.dtype)
+    complete = planes.shape[2] == 2
+    value = torch.complex(planes[:, :, 0], planes[:, :, 1]) if complete else planes.squeeze(2)
+    return Message(
+        value, snapshot.mixture.new_zeros(value.shape[0], value.shape[2]) if scale is None else scale
+    )
+
+
+def plain(message: Message) -> Tensor:
+    """Vectors without a scale, (F, K, B), for points that are not far from where the density is."""
+    return message.value * message.scale.exp().unsqueeze(1)
 
 
 def state_table(snapshot: Snapshot, group: InputGroup, fold: int) -> Tensor | None:

@@ -103,6 +103,12 @@ def _log_of(total: Tensor, scale: Tensor) -> Tensor:
     return torch.where(positive, logarithm, -torch.inf)
 
 
+@tf32(False)
+def log_integrals(snapshot: Snapshot) -> Tensor:
+    """log ∫ Σ_r π_r |c_r|² over the root units r of each of the circuits that are mixed: (M,)."""
+    return log_totals(messages(snapshot, nothing_observed(snapshot.circuit, snapshot.device)))[0]
+
+
 def _log_partition(snapshot: Snapshot) -> Tensor:
     """log Z: nothing is observed."""
     return log_total(messages(snapshot, nothing_observed(snapshot.circuit, snapshot.device)))

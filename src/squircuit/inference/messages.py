@@ -48,8 +48,6 @@ class Messages:
         """The same of each of the M circuits that are mixed: (B, M) each."""
         diagonals, scales = self.diagonals()
         units = list(self.snapshot.components)
-        if len(diagonals) < len(units):  # all roots of a joined circuit are one layer
-            diagonals, scales = list(torch.split(diagonals[0], units, dim=1)), scales * len(units)
         mixture = torch.split(self.snapshot.mixture, units)
         parts = [diagonal @ pi for diagonal, pi in zip(diagonals, mixture, strict=True)]
         return torch.stack(parts, dim=1), torch.stack(scales, dim=1)
@@ -104,10 +102,9 @@ class Messages:
         group = step.group
         assert isinstance(group, InputGroup)
         if step.form in (Form.MATRIX, Form.WEIGHTED):
-            matrices = self.leaves.matrices(group, step.folds, step.form is Form.WEIGHTED)
-            return scaled(matrices, matrix=True)
+            return self.leaves.matrices(group, step.folds, step.form is Form.WEIGHTED)
         make = self.leaves.open if step.form is Form.OPEN else self.leaves.vectors
-        return scaled(make(group, step.folds), matrix=False)
+        return make(group, step.folds)
 
     def _inner(self, step: Step) -> Message:
         compute = self._matrix if step.form is Form.MATRIX else self._vector

@@ -28,7 +28,7 @@ from squircuit.inference import contraction
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.inversion import draw_index
 from squircuit.inference.leaf_draws import Points
-from squircuit.inference.leaves import evaluate_group, state_table
+from squircuit.inference.leaves import evaluate_group, plain, state_table
 from squircuit.inference.likelihood import messages
 from squircuit.inference.message_roots import MessageRoots
 from squircuit.inference.schedule import Form, Key
@@ -213,7 +213,8 @@ class Walk:
         return self._values(group, fold, self._points(group.variables[fold]).x) if table is None else table
 
     def _values(self, group: InputGroup, fold: int, x: Tensor) -> Tensor:
-        return evaluate_group(self.messages.snapshot, group, range(fold, fold + 1), x.unsqueeze(0))[0]
+        found = evaluate_group(self.messages.snapshot, group, range(fold, fold + 1), x.unsqueeze(0))
+        return plain(found)[0]
 
 
 def _combined(branch: Branch, weight: Tensor | None, values: list[Tensor]) -> Tensor:

@@ -61,7 +61,6 @@ def _model(tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> Square
     model = SquaredCircuit(circuit.with_weights(weights), dtype=real)
     if logits is not None:
         model.get_parameter(LOGITS).data.copy_(logits)
-    model.is_unitary = bool(document["unitary"])  # as it was declared, wherever training has led since
     schema, shape = document["schema"], document["shape"]
     model.schema = None if schema is None else Schema.from_dict(schema)
     model.shape = None if shape is None else tuple(shape)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, final
 
@@ -11,36 +14,33 @@ from torch import Tensor, nn
 
 from squircuit.circuits import Circuit, Constraint
 from squircuit.data import Schema
-from squircuit.errors import ParameterError
-from squircuit.execution.graph import CapturedStep
+from squircuit.errors import ParameterError, StructureError
 from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.network import Network
-from squircuit.execution.partition import GramPropagation, has_cross_terms
+from squircuit.execution.partition import GramPropagation
 from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import past_underflow
 from squircuit.inference.evidence import has_gaps, require_data
-from squircuit.inference.likelihood import log_marginal
+from squircuit.inference.likelihood import log_integrals, log_marginal
+from squircuit.inference.normalisation import Kept, Normalisation
 from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
-from squircuit.properties import is_unitary
 from squircuit.reference.inner_product import root_norms
-
-NUMBERS = 1 << 24
-"""Weights that are in double precision at a time."""
 
 
 @final
 class SquaredCircuit(Queries, nn.Module):
     """p(x) = Σ_r π_r |c_r(x)|² / Z of a circuit, with the weights of equal layers stacked.
 
-    Where the circuit is unitary, and its parameters are declared semi-unitary so that optimisers keep it so,
-    Z = 1 and is not computed. Otherwise log Z is computed with every call, once a batch, by propagating Gram
-    matrices. Train unitary models with :class:`squircuit.optim.Polar` or POGO: optimisers that leave the
-    manifold (torch's own; a little, the landing methods) make a training loss that flatters the model.
+    Where the constraints of its parameters make the circuit unitary, and its weights keep them, Z = 1 and is
+    not computed. Otherwise log Z is computed with every call, once a batch. Weights are looked at with every
+    call, so answers are normalised however they were changed. Train unitary models with
+    :class:`squircuit.optim.Polar` or POGO, which stay on the manifold: off it each step computes Z, and where
+    that is not tractable the training loss flatters the model; a warning says so.
 
     Args:
         circuit: with weights, or without: then they are drawn from ``seed``.
@@ -48,6 +48,7 @@ class SquaredCircuit(Queries, nn.Module):
         dtype: complex64 or complex128 (float32 or float64 for real circuits is chosen to match).
 
     Attributes:
+        is_unitary: Z = 1 for all weights that the constraints of the parameters allow.
         schema: the columns of the table that the model is of, or None; kept in files, never needed.
         shape: of the images that the model is of, such as (28, 28), or None; likewise.
         notes: JSON data in the user's words, likewise.
@@ -71,55 +72,84 @@ class SquaredCircuit(Queries, nn.Module):
         structure = circuit if circuit.has_weights else circuit.initialise(seed)
         self.structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
         self.plan: Plan = make_plan(circuit)
-        self.is_unitary = _stays_unitary(circuit)
+        self._constraints: dict[str, str] = {}  # of the tensors that are parameters, by name
         self.schema: Schema | None = None
         self.shape: tuple[int, ...] | None = None
         self.notes: dict[str, Any] = {}
         self._network = Network(self.plan)
         self._placed = Placed(self._input_groups)
-        self._forms: dict[bool, QueryForm] = {}  # made by the first query
-        self._looked_at: tuple[tuple[object, ...], bool] | None = None
+        self._normalisation = Normalisation(self.structure, self.plan)
+        self._forms: dict[tuple[bool, ...], QueryForm] = {}  # made by the first query
+        self._step = _StepState()
         real = dtype.to_real()
         self._is_complex = circuit.is_complex
         for stack in self.plan.stacks:
             kind = real.to_complex() if stack.is_complex else real
             value = torch.stack([structure.weights[name].to(kind) for name in stack.parameters])
             self._hold(stack.name, value, stack.constraint)
+        self._places = {
+            name: (stack.name, i) for stack in self.plan.stacks for i, name in enumerate(stack.parameters)
+        }
         self.learnt = self._hold_learnt(structure, real)
+        self._places |= self.learnt
         if circuit.root_weights is not None:
             self._hold("root_logits", structure.mixture.log().to(real), "free")
         for number, group in enumerate(self._input_groups):
             self.register_buffer(f"_columns{number}", torch.tensor(group.variables), persistent=False)
         self.register_buffer("_zero", torch.zeros((), dtype=real), persistent=False)
 
+    @property
+    def is_unitary(self) -> bool:
+        """Z = 1 for all weights that the constraints of the parameters allow, see :meth:`is_normalised`."""
+        return self._normalisation.is_promised
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of copies and pickles, which lose what parameters say of themselves."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        declared = {stack.name: stack.constraint for stack in self.plan.stacks}
-        for name, parameter in self.named_parameters():
-            parameter.constraint = declared.get(name, Constraint.FREE)  # type: ignore[attr-defined]
+        self._annotate()
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """Whatever puts a parameter here, such as ``load_state_dict(assign=True)``: it has its constraint."""
+        super().register_parameter(name, param)
+        self._annotate()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> SquaredCircuit:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._annotate()
+        return self
+
+    def _annotate(self) -> None:
+        """Every parameter says which constraint it has; optimisers ask."""
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                constraint = self._constraints.get(name, Constraint.FREE)
+                parameter.constraint = constraint  # type: ignore[attr-defined]
 
     def _hold(self, name: str, value: Tensor, constraint: str) -> None:
         """A parameter that knows its constraint; fixed ones are buffers."""
         if constraint == Constraint.FIXED:
             self.register_buffer(name, value)
             return
-        parameter = nn.Parameter(value)
-        parameter.constraint = constraint  # type: ignore[attr-defined]
-        self.register_parameter(name, parameter)
+        self._constraints[name] = constraint
+        self.register_parameter(name, nn.Parameter(value))
 
     def _hold_learnt(self, circuit: Circuit, real: torch.dtype) -> dict[str, tuple[str, int]]:
         """Shifts, locations, scales of input functions, stacked by what they are: name -> (stack, entry)."""
-        stacks: dict[str, list[str]] = {}
+        kinds: dict[tuple[str, tuple[int, ...], str], dict[str, None]] = {}
+        seen = set(self._places)
         for group in self._input_groups:
             for role, members in group.learnt.items():
                 stack = f"{type(group.family).__name__.lower()}_{role.replace('.', '_')}"
-                stacks.setdefault(stack, []).extend(members)
+                for name in members:
+                    if name not in seen:  # one parameter may serve in several roles
+                        seen.add(name)
+                        parameter = circuit.parameters[name]
+                        kinds.setdefault((stack, parameter.shape, parameter.constraint), {})[name] = None
         places: dict[str, tuple[str, int]] = {}
-        for stack, names in stacks.items():
-            distinct = [name for name in dict.fromkeys(names) if name not in places]
-            places.update({name: (stack, i) for i, name in enumerate(distinct)})
-            self._hold(stack, torch.stack([circuit.weights[name] for name in distinct]).to(real), "free")
+        for (stack, _, constraint), names in kinds.items():
+            held = stack if not hasattr(self, stack) else f"{stack}{len(places)}"
+            places.update({name: (held, i) for i, name in enumerate(names)})
+            self._hold(held, torch.stack([circuit.weights[n].to(real) for n in names]), constraint)
         return places
 
     @property
@@ -134,12 +164,7 @@ class SquaredCircuit(Queries, nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The value of every parameter of the circuit, by its name there."""
-        values = {
-            name: getattr(self, stack.name)[i]
-            for stack in self.plan.stacks
-            for i, name in enumerate(stack.parameters)
-        }
-        values |= {name: getattr(self, stack)[i] for name, (stack, i) in self.learnt.items()}
+        values = {name: getattr(self, stack)[i] for name, (stack, i) in self._places.items()}
         pi = self.structure.root_weights
         return values if pi is None else {**values, self.structure.parameter_name(pi): self.mixture()}
 
@@ -257,11 +282,14 @@ class SquaredCircuit(Queries, nn.Module):
 
     def component_log_weights(self) -> Tensor:
         """log p(m), the shares of the circuits that are mixed, which sum to 1: (M,)."""
-        logs = self._log_mixture()
-        if not (self.is_unitary and (self._trains or self.is_normalised())):
-            logs = logs + self._log_norms(double=False).to(logs)
+        if self._is_one():
+            return torch.log_softmax(self._by_component(self._log_mixture()), dim=0)
+        return torch.log_softmax(self._log_integrals(double=False), dim=0)
+
+    def _by_component(self, logs: Tensor) -> Tensor:
+        """log Σ exp over the units of every root layer: (R,) → (M,)."""
         parts = torch.split(logs, [root.units for root in self.structure.roots])
-        return torch.log_softmax(torch.stack([part.logsumexp(dim=0) for part in parts]), dim=0)
+        return torch.stack([part.logsumexp(dim=0) for part in parts])
 
     def _log_prob(self, x: Any, missing: Any, components: bool) -> Tensor:
         require_data(self.structure, x)
@@ -274,11 +302,61 @@ class SquaredCircuit(Queries, nn.Module):
         rows = (x if evidence is None else evidence.x).to(self._zero.device)
         density = self.log_densities if components else self.log_density
         log_p = density(rows)
-        if not self._trains:
+        if not (self._trains and rows.is_cuda):  # there the host is not asked
             log_p = past_underflow(log_p, lambda lost: density(rows[lost], torch.float64))
-        if self.is_unitary and (self._trains or self.is_normalised()):
-            return log_p
-        return log_p - self.log_partition(double=False)
+        return log_p if self._is_one() else log_p - self._log_z(log_p.dtype)
+
+    def _log_z(self, dtype: torch.dtype) -> Tensor:
+        """What a log-density is divided by: log Z, checked outside training steps."""
+        try:
+            log_z = self.log_partition(double=False).to(dtype)
+        except StructureError:
+            if not self._trains:
+                raise
+            return self._zero  # the training loss flatters the model, and a warning has said so
+        if not self._trains and not bool(log_z.isfinite()):
+            raise ParameterError(
+                f"log Z is {log_z.item()}, so there is no density: the circuit is 0 everywhere, or weights "
+                "are too large or no numbers. Fix: go back to earlier weights, or train with a smaller lr."
+            )
+        return log_z
+
+    def _is_one(self) -> bool:
+        """Z = 1 is certain now; in a training step, if its optimiser has kept to the manifold so far."""
+        if not self._trains:
+            return self.is_normalised()
+        return self.is_unitary and (self._step.is_trusted or self._looks_normalised())
+
+    def _looks_normalised(self) -> bool:
+        """A look in a training step, with one warning off the manifold.
+
+        A GPU would have to be waited for, so it is looked at after 1, 2, 4, 8, … calls.
+        """
+        state = self._step
+        state.calls += 1
+        on_gpu = self._zero.is_cuda
+        if on_gpu and (torch.cuda.is_current_stream_capturing() or state.calls & (state.calls - 1)):
+            return state.was_normalised
+        state.was_normalised = self.is_normalised()
+        if not state.was_normalised and not state.has_warned:
+            state.has_warned = True
+            warnings.warn(
+                "a training step on weights that have left the manifold of semi-unitary matrices: Z is no "
+                "longer 1. It is computed with every step, which takes time; where it is not tractable the "
+                "loss flatters the model. Fix: train with sq.optim.Polar or POGO, or call model.eval() if "
+                "this is no training step.",
+                stacklevel=5,
+            )
+        return state.was_normalised
+
+    @contextmanager
+    def trusting(self) -> Iterator[None]:
+        """For a training whose optimiser sees to the manifold: its steps take Z = 1 and do not look."""
+        before, self._step.is_trusted = self._step.is_trusted, True
+        try:
+            yield
+        finally:
+            self._step.is_trusted = before
 
     @property
     def _trains(self) -> bool:
@@ -289,20 +367,13 @@ class SquaredCircuit(Queries, nn.Module):
         """Z = 1 now: the model is unitary, and its weights are semi-unitary up to rounding.
 
         Queries and evaluation ask; where other optimisers or weights from elsewhere have left the manifold
-        they compute Z, so that answers are normalised all the same. Looked at anew when weights have changed.
+        they compute Z, so that answers are normalised all the same. Nothing is remembered: weights are looked
+        at with every call, which takes about as long as the density of four rows.
         """
-        if not self.is_unitary:
-            return False
-        now = (CapturedStep.replays, *((id(stack), stack._version) for stack in self.stacks()))
-        if self._looked_at is None or self._looked_at[0] != now:
-            self._looked_at = now, self._is_on_manifold()
-        return self._looked_at[1]
+        return self.is_unitary and self._kept().all
 
-    @torch.no_grad()
-    def _is_on_manifold(self) -> bool:
-        """max |WWᴴ − I| of all weights is of the size of rounding."""
-        largest = 1e-9 if self._zero.dtype == torch.float64 else 2e-5
-        return all(deviation(stack) <= largest for stack in self.stacks())
+    def _kept(self) -> Kept:
+        return self._normalisation.look(self.stacks())
 
     def train(self, mode: bool = True) -> SquaredCircuit:
         """Training mode, or with ``eval()`` evaluation: then no product is in TF32, gradients or not."""
@@ -328,21 +399,29 @@ class SquaredCircuit(Queries, nn.Module):
 
     def _roots(self, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """|v_r|² (R, n), s_r (R, n) and π_r (R,) of the root units, c_r = v_r exp(s_r)."""
-        values, scales = self._network(self._inputs(x, real), self._matched_stacks(real))
+        inputs, input_scales = self._inputs(x, real)
+        values, scales = self._network(inputs, self._matched_stacks(real), input_scales)
         return values.square().sum(dim=1), scales, self.mixture().to(real)
 
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
-        norms = self._log_norms(double)
-        return torch.logsumexp(norms + self._log_mixture().to(norms), dim=0)
+        return torch.logsumexp(self._log_integrals(double), dim=0)
 
-    def _log_norms(self, double: bool) -> Tensor:
-        """log ∫ |c_r|² of the root units: (R,)."""
-        if has_cross_terms(self.plan) and not self.is_normalised():  # on the manifold they vanish (U1, U2)
+    def _log_integrals(self, double: bool) -> Tensor:
+        """log ∫ Σ_r π_r |c_r|² over the root units r of every root layer: (M,)."""
+        # a step that is captured in a graph cannot look; without cross terms there is no need to
+        kept = self._kept() if self._normalisation.may_have_cross_terms else Kept(True, True)
+        if not self._normalisation.partition_has_cross_terms(kept):
+            stacks = [in_double(stack) if double else stack for stack in self.stacks()]
+            norms = GramPropagation(self._network, stacks, self._family_values).log_norms(self.device)
+            return self._by_component(norms + self._log_mixture().to(norms))
+        try:
+            snapshot = self._snapshot(False, kept, False)
+        except StructureError:  # marginals are not tractable; Z may be, pair by pair
             circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
-            return root_norms(circuit)[0].log().to(self.device)
-        stacks = [in_double(stack) if double else stack for stack in self.stacks()]
-        return GramPropagation(self._network, stacks, self._family_values).log_norms(self.device)
+            norms = root_norms(circuit)[0].log().to(self.device)
+            return self._by_component(norms + self._log_mixture().to(norms))
+        return log_integrals(snapshot.doubled() if double else snapshot)
 
     # ------------------------------------------------------------------ queries
 
@@ -353,42 +432,65 @@ class SquaredCircuit(Queries, nn.Module):
             joined: count the cross terms of all sums, also those that vanish in marginals.
             trains: in a training step, where a unitary model is taken to be normalised.
         """
-        if joined not in self._forms:
-            self._forms[joined] = QueryForm(self.structure, self._network, joined)
-        form = self._forms[joined]
+        if trains and self._is_one():
+            return self._snapshot(joined, Kept(True, True), True)
+        kept = self._kept()
+        return self._snapshot(joined, kept, self.is_unitary and kept.all)
+
+    def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool) -> Snapshot:
+        key = (joined, kept.inputs)
+        if key not in self._forms:
+            joins = self._normalisation.joined_parts(kept, always=joined)
+            self._forms[key] = QueryForm(self.structure, self._network, joins)
+        form = self._forms[key]
         if form.joining is not None:
             return form.joined(self.structure.with_weights(self.weights()), self.mixture())
         stacks, values = self._matched_stacks(self.precision), self._family_values
-        normalised = self.is_unitary if trains else self.is_normalised()
-        return form.direct(stacks, self.mixture(), values, normalised)
+        return form.direct(stacks, self.mixture(), values, is_normalised)
 
     def _matched_stacks(self, real: torch.dtype) -> list[Tensor]:
         """All stacks in one precision, complex where the circuit is."""
         dtype = real.to_complex() if self._is_complex else real
         return [stack.to(dtype) for stack in self.stacks()]
 
-    def _inputs(self, x: Tensor, real: torch.dtype) -> list[Tensor]:
+    def _inputs(self, x: Tensor, real: torch.dtype) -> tuple[list[Tensor], list[Tensor | None]]:
+        """The outputs of the input groups and their log-scales."""
         dtype = real.to_complex() if self._is_complex else real
-        x = x.to(real) if x.is_floating_point() else x
+        x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
         groups, outputs = self._input_groups, []
         columns = [x.index_select(1, getattr(self, f"_columns{g}")).T for g in range(len(groups))]  # (F, B)
-        functions = self._placed.functions(columns)
+        functions = self._placed.functions(columns, real)
         for number, group in enumerate(groups):
             weight = None
             if group.weight is not None:
                 weight = self._network.weight(self.stacks(), group.weight)
-            values = {role: value.to(real) for role, value in self._family_values(group).items()}
+            values = {role: value.double() for role, value in self._family_values(group).items()}
             known = functions.get(number)
             outputs.append(evaluate_inputs(group, columns[number], weight, values, dtype, known))
-        return outputs
+        return [out for out, _ in outputs], [scale for _, scale in outputs]
 
     def _family_values(self, group: InputGroup) -> Mapping[str, Tensor]:
         values = {}
         for role, names in group.learnt.items():
-            stack = getattr(self, self.learnt[names[0]][0])
-            entries = tuple(self.learnt[name][1] for name in names)
-            values[role] = stack.index_select(0, self._network.index(entries, stack.device))
+            stacks, entries = zip(*(self._places[name] for name in names), strict=True)
+            if len(set(stacks)) == 1:
+                stack = getattr(self, stacks[0])
+                values[role] = stack.index_select(0, self._network.index(entries, stack.device))
+            else:  # some serve in other places, too
+                values[role] = torch.stack(
+                    [getattr(self, s)[i] for s, i in zip(stacks, entries, strict=True)]
+                )
         return values
+
+
+@dataclass
+class _StepState:
+    """What training steps remember of the manifold."""
+
+    calls: int = 0
+    was_normalised: bool = True
+    has_warned: bool = False
+    is_trusted: bool = False  # fit has an optimiser that sees to it
 
 
 def _log_mixed(squares: Tensor, scales: Tensor, mixture: Tensor) -> Tensor:
@@ -398,29 +500,6 @@ def _log_mixed(squares: Tensor, scales: Tensor, mixture: Tensor) -> Tensor:
     density = mixture @ (squares * factors)
     positive = density > 0
     return torch.where(positive, torch.where(positive, density, 1.0).log() + 2 * largest, -torch.inf)
-
-
-def _stays_unitary(circuit: Circuit) -> bool:
-    """Z is and remains 1: weights are declared semi-unitary (or fixed), and those that are there are so."""
-    layers = [*circuit.inputs, *circuit.sums]
-    weights = [p for layer in layers for role, p in layer.named_parameters().items() if role == "weight"]
-    kept = all(w.constraint in (Constraint.SEMI_UNITARY, Constraint.FIXED) for w in weights)
-    return kept and bool(is_unitary(circuit))
-
-
-def deviation(stack: Tensor) -> float:
-    """max |WWᴴ − I| over a stack (S, K1, K2).
-
-    In double precision, some matrices at a time: in single precision a row with one large entry and thousands
-    of small ones would lose the small ones, and weights that are on the manifold would seem off it.
-    """
-    largest, at_once = 0.0, max(1, NUMBERS // max(1, stack[:1].numel()))
-    for part in torch.split(stack, at_once):
-        exact = in_double(part)
-        gram = exact @ exact.mH
-        gram.diagonal(dim1=1, dim2=2).sub_(1)
-        largest = max(largest, float(gram.abs().amax()) if gram.numel() else 0.0)
-    return largest
 
 
 def _require_precision(dtype: Any) -> None:

@@ -14,8 +14,10 @@ from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.data import as_variables
 from squircuit.reference.inner_product import inner_inputs
-from squircuit.reference.tolerance import cosines, norms_of, tolerance_for
+from squircuit.reference.tolerance import cosines, doubtful, input_sizes, norms_of, tolerance_for
 from squircuit.regions.scope import Scope, describe
+
+UNCLEAR = "some functions are too small beside the terms that they are made of: rounding hides their products"
 
 BasisScope = dict[int, frozenset[tuple[Input, int]]]  # variable -> input units (layer, row)
 
@@ -96,9 +98,10 @@ def _sum_failure(circuit: Circuit, layer: Sum, units: list[BasisScope], chosen: 
 def _disjoint(units: list[BasisScope], variable: int) -> bool:
     seen: set[tuple[Input, int]] = set()
     for unit in units:
-        if not seen.isdisjoint(unit[variable]):
+        used = unit.get(variable, frozenset())  # a unit whose weights are all zero depends on nothing
+        if not seen.isdisjoint(used):
             return False
-        seen |= unit[variable]
+        seen |= used
     return True
 
 
@@ -123,16 +126,22 @@ def is_regular_orthogonal(
 
 
 def _inputs_orthogonal(circuit: Circuit, chosen: Scope, name: str, tolerance: float) -> Verdict:
+    unclear = ""
     for a, b in input_pairs(circuit, chosen):
         norms, others = (norms_of(inner_inputs(circuit, i, circuit, i)[None]) for i in (a, b))
         overlap = cosines(inner_inputs(circuit, a, circuit, b)[None], norms, others)[0]
+        doubts = doubtful(norms, others, input_sizes(circuit, a), input_sizes(circuit, b), tolerance)[0]
         if a is b:
-            overlap = overlap.fill_diagonal_(0)
+            overlap, doubts = overlap.fill_diagonal_(0), doubts.fill_diagonal_(False)
+        unclear = circuit.where(a) if doubts.any() and not unclear else unclear
+        overlap = torch.where(doubts, 0.0, overlap)
         if overlap.max() > tolerance:
             i, j = divmod(int(overlap.argmax()), b.units)
             cosine = f"normalised inner product {overlap.max():.3g}"
             reason = f"unit {i} and unit {j} of {circuit.name(b)} have {cosine}"
             return Verdict(name, False, reason, circuit.where(a))
+    if unclear:
+        return Verdict(name, None, UNCLEAR, unclear)
     return Verdict(name, True, f"input functions of a variable are orthogonal (tolerance {tolerance:.2g})")
 
 

@@ -16,7 +16,7 @@ from squircuit.properties.structure import is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.evaluate import evaluate_input, evaluate_layers
 
-ZERO = 1e-12  # relative to the largest value of all inputs: what is below is rounding
+ROUNDING = 1e-12  # relative to the largest value of a unit: what is below may be rounding, unless it is 0
 
 Supports = dict[int, Tensor]  # variable -> (K, m) boolean over its representatives
 
@@ -43,23 +43,31 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     undecided: list[Sum] = []
     for layer in circuit.sums:
         rows, complete = grid(circuit, layer.scope)
-        witness = _common_point(circuit, layer, rows)
-        if witness:
+        together, perhaps = _inputs_at_once(circuit, layer, rows)
+        if together.max() >= 2:
+            witness = _common_point(layer, rows, together)
             return Verdict("deterministic", False, witness, circuit.where(layer))
-        if not complete:
+        if not complete or perhaps.max() >= 2:
             undecided.append(layer)
     return _by_supports(circuit, undecided)
 
 
-def _common_point(circuit: Circuit, layer: Sum, rows: Tensor) -> str:
-    """A row at which two inputs of one unit are non-zero, in words; empty where there is none."""
+def _inputs_at_once(circuit: Circuit, layer: Sum, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """How many inputs of each unit are certainly, and how many are perhaps, non-zero at a row: (n, K) twice.
+
+    Each input is compared with its own largest value: how small it is beside others does not matter, since a
+    weight above may be as large.
+    """
     below = postorder(layer.inputs, lambda item: item.inputs)
     outputs = evaluate_layers(circuit, rows, below)
     values = torch.cat([outputs[item] for item in layer.inputs], dim=1).abs()  # (n, H)
-    present = values > ZERO * values.max()
-    together = present.double() @ sum_edges(circuit, layer).double().T  # (n, K): inputs present at a row
-    if together.max() < 2:
-        return ""
+    edges = sum_edges(circuit, layer).double().T
+    certain = values > ROUNDING * values.amax(dim=0)
+    return certain.double() @ edges, (values != 0).double() @ edges
+
+
+def _common_point(layer: Sum, rows: Tensor, together: Tensor) -> str:
+    """A row at which two inputs of one unit are non-zero, in words."""
     row, unit = divmod(int(together.argmax()), layer.units)
     point = {v: round(rows[row, v].item(), 3) for v in sorted(layer.scope)[:8]}
     return f"{int(together.max())} inputs of unit {unit} are non-zero at {point}"
@@ -71,7 +79,7 @@ def _by_supports(circuit: Circuit, undecided: list[Sum]) -> Verdict:
     for layer in undecided:
         edges = sum_edges(circuit, layer)
         if not all(_separated(layer, supports, unit) for unit in edges):
-            reason = f"the {len(layer.scope)} variables of its scope have too many states to enumerate"
+            reason = "its scope has too many states to enumerate, or values that may be zero or rounding"
             return Verdict("deterministic", None, reason, circuit.where(layer))
     return Verdict("deterministic", True, "inputs of every sum have disjoint supports")
 
@@ -91,7 +99,7 @@ def _supports(circuit: Circuit) -> dict[Layer, Supports]:
     for layer in circuit.layers:
         if isinstance(layer, Input):
             values = evaluate_input(circuit, layer, representatives(circuit, layer.variable)).abs().T
-            known[layer] = {layer.variable: values > ZERO * values.max()}
+            known[layer] = {layer.variable: values != 0}
         elif isinstance(layer, Sum):
             edges = sum_edges(circuit, layer).double()
             inputs = [known[item] for item in layer.inputs]

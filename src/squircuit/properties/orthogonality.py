@@ -11,7 +11,7 @@ from squircuit.circuits import Circuit, Kronecker, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
-from squircuit.properties.basis import is_regular_orthogonal, sum_edges
+from squircuit.properties.basis import UNCLEAR, is_regular_orthogonal, sum_edges
 from squircuit.properties.points import POINTS_LIMIT, grid, quadrature
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.unitary import is_unitary
@@ -19,7 +19,7 @@ from squircuit.properties.verdict import Verdict
 from squircuit.reference.data import as_variables
 from squircuit.reference.evaluate import evaluate_layers
 from squircuit.reference.inner_product import PairGrams
-from squircuit.reference.tolerance import cosines, norms_of, tolerance_for
+from squircuit.reference.tolerance import cosines, doubtful, magnitudes, norms_of, tolerance_for
 from squircuit.regions.scope import Scope, describe
 
 ENTRIES_LIMIT = 1 << 20  #: Gram matrices with more entries than this are not formed
@@ -91,6 +91,7 @@ def _check_sum(
     groups = _independent_groups(layer, edges)
     if len(rows) * max(sum(item.units for item in group) for group in groups) ** 2 > ENTRIES_LIMIT:
         return Verdict(name, None, f"{layer.input_units} inputs are too many to compare", where)
+    unclear = False
     for group in groups:
         gram = _gram(everything or PairGrams(circuit, circuit, rows, chosen), group, rows)
         if gram is None:
@@ -98,12 +99,17 @@ def _check_sum(
             return Verdict(name, None, reason, where)
         norms = norms_of(gram)
         meet = _meeting(edges, layer, group)
-        overlaps = cosines(gram, norms, norms).amax(dim=0) * meet
+        sizes = _sizes(circuit, group, rows, chosen)
+        doubts = doubtful(norms, norms, sizes, sizes, limit)
+        overlaps = torch.where(doubts, 0.0, cosines(gram, norms, norms)).amax(dim=0) * meet
+        unclear = unclear or bool((doubts.any(dim=0) & meet).any())
         if overlaps.max() > limit:
             i, j = divmod(int(overlaps.argmax()), len(meet))
             of = "" if group == layer.inputs else f" of {circuit.name(group[0])}, which it multiplies,"
             reason = f"inputs {i} and {j}{of} have normalised inner product {overlaps.max():.3g}"
             return Verdict(name, False, reason, where)
+    if unclear:
+        return Verdict(name, None, UNCLEAR, where)
     if not complete:
         reason = f"{len(layer.scope - chosen)} other variables have too many values to go through"
         return Verdict(name, None, reason, where)
@@ -128,6 +134,12 @@ def _meeting(edges: Tensor, layer: Sum, group: tuple[Layer, ...]) -> Tensor:
         used = edges.double()
         return (used.T @ used > 0).fill_diagonal_(False)
     return ~torch.eye(group[0].units, dtype=torch.bool)
+
+
+def _sizes(circuit: Circuit, layers: tuple[Layer, ...], rows: Tensor, integrated: Scope) -> Tensor:
+    """What the norms of all units would be if no terms cancelled: (n, H)."""
+    found = magnitudes(circuit, postorder(layers, lambda item: item.inputs), rows, integrated)
+    return torch.cat([found[item] for item in layers], dim=1)
 
 
 def _gram(grams: PairGrams, layers: tuple[Layer, ...], rows: Tensor) -> Tensor | None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from itertools import combinations
 
 import torch
+from torch import Tensor
 
-from squircuit.circuits import Circuit, Constraint, Input, Layer, Sum
+from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter, Sum
+from squircuit.circuits.layers import are_apart
 from squircuit.circuits.mixture import separated
 from squircuit.circuits.required import require_circuit
 from squircuit.properties.basis import input_pairs
@@ -35,7 +37,11 @@ def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
                 return Verdict(
                     "U1", False, f"its functions are not {what}, error {error:.3g}", circuit.where(a)
                 )
-        elif not (_is_declared_orthonormal(a) if a is b else _are_declared_orthogonal(a, b)):
+        elif not (
+            _is_declared_orthonormal(circuit, a, limit)
+            if a is b
+            else _are_declared_orthogonal(circuit, a, b, limit)
+        ):
             reason = f"its functions are not declared {what}, and have no weights yet"
             doubts.append(Verdict("U1", None, reason, circuit.where(a)))
     return (
@@ -54,17 +60,24 @@ def _has_values(circuit: Circuit, layer: Input | Sum) -> bool:
     return all(circuit.known_value(p) is not None for p in layer.named_parameters().values())
 
 
-def _is_declared_orthonormal(layer: Input) -> bool:
-    semi_unitary = layer.weight is None or layer.weight.constraint is Constraint.SEMI_UNITARY
-    return layer.family.is_orthonormal and semi_unitary
+def _is_declared_orthonormal(circuit: Circuit, layer: Input, limit: float) -> bool:
+    """Orthonormal functions, mixed by nothing or by orthonormal rows; their place may be learnt."""
+    if not layer.family.is_orthonormal or layer.weight is None:
+        return layer.family.is_orthonormal
+    return _has_orthonormal_rows(circuit, layer.weight, limit)
 
 
-def _are_declared_orthogonal(a: Input, b: Input) -> bool:
+def _are_declared_orthogonal(circuit: Circuit, a: Input, b: Input, limit: float) -> bool:
     """Disjoint rows of one semi-unitary matrix over the same functions."""
-    same = a.weight is not None and a.weight is b.weight and a.family == b.family
-    shared = dict(a.parameters) == dict(b.parameters)
-    disjoint = a.first_row + a.units <= b.first_row or b.first_row + b.units <= a.first_row
-    return same and shared and disjoint and _is_declared_orthonormal(a)
+    return are_apart(a, b) and a.weight is not None and _has_orthonormal_rows(circuit, a.weight, limit)
+
+
+def _has_orthonormal_rows(circuit: Circuit, weight: Parameter, limit: float) -> bool:
+    """By its value where that is known, else by its constraint."""
+    value = circuit.known_value(weight)
+    if value is None:
+        return weight.constraint is Constraint.SEMI_UNITARY
+    return _distance_from_identity(value) <= limit
 
 
 def satisfies_u2(circuit: Circuit) -> Verdict:
@@ -116,7 +129,7 @@ def satisfies_u3(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     doubts = []
     for layer in {layer.weight: layer for layer in circuit.sums}.values():
         if _has_values(circuit, layer):
-            error = _distance_from_identity(circuit, layer)
+            error = _distance_from_identity(circuit.value(layer.weight))
             if error > limit:
                 return Verdict("U3", False, f"W Wᴴ differs from I by {error:.3g}", circuit.where(layer))
         elif layer.weight.constraint is not Constraint.SEMI_UNITARY:
@@ -125,9 +138,10 @@ def satisfies_u3(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     return doubts[0] if doubts else _holds("U3", "sum weights are semi-unitary", circuit, limit)
 
 
-def _distance_from_identity(circuit: Circuit, layer: Sum) -> float:
-    weight = circuit.value(layer.weight).to(torch.complex128)
-    return float((weight @ weight.mH - torch.eye(layer.units)).abs().max())
+def _distance_from_identity(value: Tensor) -> float:
+    """max |WWᴴ − I|."""
+    weight = value.to(torch.complex128)
+    return float((weight @ weight.mH - torch.eye(len(weight))).abs().max())
 
 
 def is_unitary(circuit: Circuit, tolerance: float | None = None) -> Verdict:

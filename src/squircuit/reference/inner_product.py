@@ -5,7 +5,8 @@ inputs, linear at sums, and a Hadamard or Kronecker product of the inputs' matri
 split their scope in the same way. The paper does the same by materialising ℓ ⊗ m* (Alg. Multiply).
 Where two products split their scope differently the recursion stops, unless the input functions of
 some integrated variable are orthogonal between them: then R = 0 (Lem. "orthogonality of input functions").
-Orthogonal means cosines below √ε of the weights' precision, as in the property checks.
+Orthogonal means that an inner product is zero up to rounding of its terms, or that both are blocks of rows of
+one semi-unitary matrix: whatever the weights above, leaving such products out is an error of rounding.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Sum
-from squircuit.circuits.layers import is_product, summands
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Sum
+from squircuit.circuits.layers import are_apart, is_product, summands
 from squircuit.circuits.mixture import separated
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
 from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_layers, input_weight, weight_blocks, weight_of
-from squircuit.reference.tolerance import cosines, norms_of, tolerance_for
+from squircuit.reference.tolerance import ROUNDING, input_sizes, tolerance_for
 from squircuit.regions.scope import Scope, describe
 
 Pair: TypeAlias = tuple[Layer, Layer]
@@ -147,8 +148,18 @@ class PairGrams:
         )
 
     def _are_orthogonal(self, f: Input, g: Input) -> bool:
-        norms, others = (norms_of(inner_inputs(c, i, c, i)[None]) for c, i in ((self.a, f), (self.b, g)))
-        return bool(cosines(self(f, g)[:1], norms, others).max() <= self._tolerance)
+        if self.a is self.b and are_apart(f, g) and self._is_semi_unitary(f):
+            return True
+        sizes = input_sizes(self.a, f).mT * input_sizes(self.b, g)
+        return bool((self(f, g)[0].abs() <= ROUNDING * sizes).all())
+
+    def _is_semi_unitary(self, layer: Input) -> bool:
+        """Declared to be so, and so it is."""
+        assert layer.weight is not None
+        if layer.weight.constraint is not Constraint.SEMI_UNITARY:
+            return False
+        weight = self.a.value(layer.weight).to(torch.complex128)
+        return float((weight @ weight.mH - torch.eye(len(weight))).abs().max()) <= self._tolerance
 
     def _compute(self, layer: Layer, other: Layer) -> Tensor:
         if not layer.scope & self.over:

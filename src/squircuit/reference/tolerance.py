@@ -1,15 +1,19 @@
-"""How close to zero counts as zero."""
+"""How close to zero counts as zero, and when rounding leaves that open."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit
+from squircuit.circuits import Circuit, Input, Layer
+from squircuit.reference.evaluate import forward, input_weight, weight_of
+from squircuit.regions.scope import Scope
 
-VANISHING = 1e-7  # norms come from Gram matrices, which lose half of the digits
+ROUNDING = 8 * torch.finfo(torch.float64).eps
+"""Error of an inner product, as a share of what it would be if no terms cancelled."""
 
 
 def tolerance_for(circuit: Circuit, tolerance: float | None = None) -> float:
@@ -24,13 +28,59 @@ def tolerance_for(circuit: Circuit, tolerance: float | None = None) -> float:
 def cosines(gram: Tensor, norms: Tensor, other_norms: Tensor) -> Tensor:
     """|⟨i, j⟩| / (‖i‖ ‖j‖) from inner products (n, K, J) and norms (n, K), (n, J); 0 where one vanishes.
 
-    A function whose norm is 1e-7 of the largest counts as vanishing: what is left of it is rounding.
+    Cosines do not depend on how large functions are, nor on the weights above them: the cross term of two
+    functions is at most that share of their squares, whatever they are multiplied with.
     """
-    norms, other_norms = (each * (each > VANISHING * each.max()) for each in (norms, other_norms))
     scale = norms.unsqueeze(2) * other_norms.unsqueeze(1)
     return torch.where(scale > 0, gram.abs() / scale, 0.0)
+
+
+def doubtful(norms: Tensor, other_norms: Tensor, sizes: Tensor, other_sizes: Tensor, limit: float) -> Tensor:
+    """Which cosines rounding may have moved by more than a limit, booleans (n, K, J).
+
+    An inner product is wrong by about ε a_i a_j, with a the size that functions would have if none of their
+    terms cancelled. Functions without any term, of size 0, are exactly zero, and nothing is doubtful.
+
+    Args:
+        norms, other_norms: (n, K) and (n, J).
+        sizes, other_sizes: a, see :func:`magnitudes`, likewise.
+        limit: of the cosines.
+    """
+    error = ROUNDING * sizes.unsqueeze(2) * other_sizes.unsqueeze(1)
+    allowed = limit * norms.unsqueeze(2) * other_norms.unsqueeze(1)
+    return ~(error <= allowed)  # NaN, of numbers that overflowed, is doubtful, too
 
 
 def norms_of(gram: Tensor) -> Tensor:
     """‖i‖ of every unit from its Gram matrices (n, K, K): (n, K)."""
     return gram.diagonal(dim1=1, dim2=2).real.clamp_min(0).sqrt()
+
+
+def magnitudes(circuit: Circuit, layers: Iterable[Layer], rows: Tensor, over: Scope) -> dict[Layer, Tensor]:
+    """The norm that every unit would have if none of its terms cancelled, (n, K), for every layer.
+
+    Args:
+        circuit: with weights.
+        layers: in topological order, with all their inputs.
+        rows: (n, d), values of the variables that are not integrated.
+        over: the variables that are.
+    """
+    return forward(
+        layers,
+        at_input=lambda layer: _input_sizes(circuit, layer, rows, layer.variable in over),
+        weight=lambda layer: weight_of(circuit, layer).abs(),
+    )
+
+
+def input_sizes(circuit: Circuit, layer: Input) -> Tensor:
+    """Σ_k |w_k| ‖φ_k‖ of every unit: (1, K)."""
+    return _input_sizes(circuit, layer, torch.zeros(1, circuit.num_variables), integrated=True)
+
+
+def _input_sizes(circuit: Circuit, layer: Input, rows: Tensor, integrated: bool) -> Tensor:
+    values = circuit.family_values(layer)
+    if integrated:
+        sizes = norms_of(layer.family.gram(values).unsqueeze(0)).expand(len(rows), -1)
+    else:
+        sizes = layer.family.evaluate(rows[:, layer.variable].double(), values).abs()
+    return sizes.double() @ input_weight(circuit, layer).abs().T

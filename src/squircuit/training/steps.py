@@ -49,7 +49,11 @@ class Steps:
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self._objective = Objective(model, config.apart)
         self.optimiser = _optimiser(model, config.optimiser, self._rates)
-        self._captures = config.graph and model.device.type == "cuda" and _is_capturable(model)
+        # these see to the manifold themselves; with others, steps look at the weights and compute Z
+        self._is_trusted = config.optimiser != "adam"
+        self._captures = (
+            config.graph and model.device.type == "cuda" and _is_capturable(model, self._is_trusted)
+        )
         self._captured: CapturedStep | None = None
         self._shape = torch.Size()
 
@@ -69,7 +73,8 @@ class Steps:
         return self._captured(batch.x)
 
     def _step(self, x: Tensor, missing: Tensor | None = None) -> Tensor:
-        with nullcontext() if x.is_cuda else flushed_denormals():
+        trusting = self.model.trusting() if self._is_trusted else nullcontext()
+        with trusting, nullcontext() if x.is_cuda else flushed_denormals():
             return self._trained(x, missing)
 
     def _trained(self, x: Tensor, missing: Tensor | None) -> Tensor:
@@ -148,6 +153,6 @@ def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> 
     return optimiser
 
 
-def _is_capturable(model: SquaredCircuit) -> bool:
+def _is_capturable(model: SquaredCircuit, is_trusted: bool) -> bool:
     """The step waits for nothing on the host: Z is 1, or comes from one pass on the device."""
-    return model.is_unitary or not has_cross_terms(model.plan)
+    return (model.is_unitary and is_trusted) or not has_cross_terms(model.plan)

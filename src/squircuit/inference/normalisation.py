@@ -1,0 +1,236 @@
+"""Whether Z = 1 and cross terms vanish: what constraints promise of all weights, and what weights keep now.
+
+Everything that takes Z = 1 for granted, or leaves out the products of different inputs of a sum, asks here.
+Two things have to come together:
+
+* a *promise*: (U1)–(U3), or (U1) with (U2) or (U4), hold for every value that the constraints of parameters
+  allow. It is read off the structure, never from the values that parameters happen to have;
+* the weights *keep* the constraints now. They are looked at anew each time, so that no way of writing to a
+  tensor goes unnoticed. A look costs about as much as the density of four rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits import Circuit, Constraint
+from squircuit.circuits.mixture import related
+from squircuit.errors import StructureError
+from squircuit.execution.plan import InputGroup, Plan, Stack
+from squircuit.execution.precision import double, tf32
+from squircuit.properties import (
+    Verdict,
+    is_structured_decomposable,
+    is_unitary,
+    satisfies_u1,
+    satisfies_u2,
+    satisfies_u4,
+)
+
+LIMIT = {torch.float32: 2e-5, torch.float64: 1e-9}
+"""max |WWᴴ − I| of weights that are semi-unitary up to rounding."""
+PROBES = 2
+NUMBERS = 1 << 24
+"""Weights that are in double precision at a time."""
+
+
+class Kept(NamedTuple):
+    """Which weights keep their constraints now; of what is free there is nothing to keep."""
+
+    inputs: bool  #: those of input layers
+    all: bool
+
+
+@final
+class Normalisation:
+    """What is known of Z and of cross terms.
+
+    Args:
+        structure: of the circuit; values of what is learnt are not looked at.
+        plan: of the circuit.
+
+    Attributes:
+        is_promised: Z = 1 for all weights that the constraints allow (Thm. 2).
+
+    Example:
+        >>> import squircuit as sq
+        >>> from squircuit.execution.plan import make_plan
+        >>> circuit = sq.build(sq.regions.linear(3), sq.Categorical(2), units=2)
+        >>> found = Normalisation(circuit, make_plan(circuit))
+        >>> weights = [torch.eye(*s.shape).expand(len(s.parameters), -1, -1) for s in found.stacks]
+        >>> found.is_promised, found.look(weights).all, found.look([2 * w for w in weights]).all
+        (True, True, False)
+    """
+
+    def __init__(self, structure: Circuit, plan: Plan) -> None:
+        declared = structure.declared()
+        self.structure, self.stacks = structure, plan.stacks
+        self.is_promised = bool(is_unitary(declared))
+        self._of_inputs = {
+            group.weight.stack for group in plan.groups if isinstance(group, InputGroup) and group.weight
+        }
+        self._fixed = {i: _declared(structure, s) for i, s in enumerate(plan.stacks) if _is_fixed(s)}
+        self._parts = [_Part(_part(structure, roots)) for roots in related(structure)]
+        self._probes: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
+
+    # ------------------------------------------------------------------ promises
+
+    @property
+    def may_have_cross_terms(self) -> bool:
+        """Some sum has several inputs, which count by themselves only if they are orthogonal."""
+        return any(part.has_cross_terms for part in self._parts)
+
+    def partition_has_cross_terms(self, kept: Kept) -> bool:
+        """Some inputs of a sum are not known to be orthogonal functions of all variables (U1, U2)."""
+        crossed = [part for part in self._parts if part.has_cross_terms]
+        return not all(kept.inputs and part.u1 and part.u2 for part in crossed)
+
+    def joined_parts(self, kept: Kept, always: bool = False) -> list[bool]:
+        """Of each group of roots with layers in common, see :func:`related`, whether queries join its layers.
+
+        False: no sum has several inputs, or cross terms vanish while a variable is marginalised (U1, U4).
+        True: they count, and the circuit is structured-decomposable. Otherwise marginals are not tractable.
+
+        Args:
+            kept: what weights keep now.
+            always: cross terms count even if (U1) and (U4) hold.
+        """
+        return [part.has_cross_terms and part.joins(kept, always) for part in self._parts]
+
+    # ------------------------------------------------------------------ weights
+
+    @torch.no_grad()
+    def look(self, weights: Sequence[Tensor]) -> Kept:
+        """Which of the stacked weights, in the order of the plan, keep their constraints now."""
+        found = dict(zip(self._looked_at(), self._kept(weights), strict=True))
+        return Kept(all(found.get(i, True) for i in self._of_inputs), all(found.values()))
+
+    def _looked_at(self) -> list[int]:
+        return [
+            i for i, s in enumerate(self.stacks) if s.constraint == Constraint.SEMI_UNITARY or _is_fixed(s)
+        ]
+
+    def _kept(self, weights: Sequence[Tensor]) -> list[bool]:
+        numbers = self._looked_at()
+        if not numbers:
+            return []
+        chosen = [weights[i].detach() for i in numbers]
+        if any(torch._C._functorch.is_batchedtensor(value) for value in chosen):
+            return [False] * len(numbers)  # nobody can look into a batch of models: then Z is computed
+        with tf32(False):
+            quick = torch.stack([self._quick(i, w) for i, w in zip(numbers, chosen, strict=True)]).tolist()
+        return [self._is_kept(i, w, q) for i, w, q in zip(numbers, chosen, quick, strict=True)]
+
+    def _quick(self, number: int, weight: Tensor) -> Tensor:
+        """About max |WWᴴ − I|, from |W (Wᴴ z) − z| for two vectors z: two passes over weights, no Gram."""
+        if number in self._fixed:
+            return (weight - self._fixed[number].to(weight)).abs().amax().double()
+        z = self._probe(weight)
+        return ((z @ weight) @ weight.mH - z).abs().amax().double()
+
+    def _is_kept(self, number: int, weight: Tensor, quick: float) -> bool:
+        """A quick look decides, unless it is near the limit, or rounding may have made it."""
+        limit = LIMIT[weight.dtype.to_real()]
+        if number in self._fixed or quick <= limit / 4 or quick > 100 * limit:
+            return quick <= limit
+        return deviation(weight) <= limit
+
+    def _probe(self, weight: Tensor) -> Tensor:
+        """Vectors of numbers of absolute value 1 and random phases, or ±(½ to 1½) where weights are real."""
+        key = weight.shape[1], weight.dtype, weight.device
+        if key not in self._probes:
+            with torch.inference_mode(mode=False):  # they outlive the caller's mode
+                drawn = torch.rand(2, PROBES, key[0], generator=torch.Generator().manual_seed(0))
+                if weight.is_complex():
+                    z = torch.polar(torch.ones_like(drawn[0]), 2 * torch.pi * drawn[0])
+                else:
+                    z = (drawn[0] + 0.5) * (drawn[1] - 0.5).sign()
+                self._probes[key] = z.to(weight.device, weight.dtype)
+        return self._probes[key]
+
+
+def deviation(stack: Tensor) -> float:
+    """max |WWᴴ − I| over a stack (S, K1, K2).
+
+    In double precision, some matrices at a time: in single precision a row with one large entry and thousands
+    of small ones would lose the small ones, and weights that are on the manifold would seem off it.
+    """
+    largest, at_once = 0.0, max(1, NUMBERS // max(1, stack[:1].numel()))
+    for part in torch.split(stack, at_once):
+        exact = double(part)
+        gram = exact @ exact.mH
+        gram.diagonal(dim1=1, dim2=2).sub_(1)
+        largest = max(largest, float(gram.abs().amax()) if gram.numel() else 0.0)
+    return largest
+
+
+@dataclass(eq=False)
+class _Part:
+    """Roots with layers in common, and what their constraints promise; asked once."""
+
+    circuit: Circuit
+
+    @cached_property
+    def has_cross_terms(self) -> bool:
+        return any(len(layer.inputs) > 1 for layer in self.circuit.sums)
+
+    @cached_property
+    def u1(self) -> Verdict:
+        return satisfies_u1(self.circuit.declared())
+
+    @cached_property
+    def u2(self) -> Verdict:
+        return satisfies_u2(self.circuit)
+
+    @cached_property
+    def u4(self) -> Verdict:
+        return satisfies_u4(self.circuit)
+
+    def joins(self, kept: Kept, always: bool) -> bool:
+        """Cross terms count in marginals; StructureError where they are not tractable."""
+        if self.u1 and self.u4 and kept.inputs and not always:
+            return False
+        structured = is_structured_decomposable(self.circuit)
+        if structured:
+            return True
+        reason = f"{structured.reason}, and {_cause(self.u1, self.u4, kept)}"
+        fix = _fix(self.u1, self.u4, kept)
+        raise StructureError("structured-decomposable", structured.where, reason, fix)
+
+
+def _part(structure: Circuit, roots: list[int]) -> Circuit:
+    return Circuit([structure.roots[i] for i in roots], initial=False, validate=structure.validated)
+
+
+def _is_fixed(stack: Stack) -> bool:
+    return stack.constraint == Constraint.FIXED
+
+
+def _declared(structure: Circuit, stack: Stack) -> Tensor:
+    values = [structure.parameters[name].value for name in stack.parameters]
+    return torch.stack([value for value in values if value is not None])
+
+
+def _cause(u1: Verdict, u4: Verdict, kept: Kept) -> str:
+    """Why the inputs of sums have cross terms."""
+    if not (u1 and u4):
+        failed = " and ".join(verdict.name for verdict in (u1, u4) if not verdict)
+        return f"without {failed} for all weights sums have cross terms"
+    if not kept.inputs:
+        return "the weights of its inputs have left the manifold, so that sums have cross terms"
+    return "functions of several variables bring back cross terms"
+
+
+def _fix(u1: Verdict, u4: Verdict, kept: Kept) -> str:
+    if u1 and u4 and not kept.inputs:
+        return (
+            "train with sq.optim.Polar or POGO, which keep weights on the manifold, or bring them back with "
+            "sq.optim.retract(model)"
+        )
+    return "split each scope in one way, or give all inputs of a sum orthogonal inputs of their own (U1, U4)"

@@ -24,7 +24,7 @@ from squircuit.execution.kernels import hermitian
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, SumGroup, Use
 from squircuit.execution.precision import tf32
-from squircuit.execution.scaled import common_scale
+from squircuit.execution.scaled import common_scale, log_or_nothing
 from squircuit.families import Family
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
@@ -61,8 +61,7 @@ class GramPropagation:
             dtype = torch.promote_types(dtype, each.dtype)
         tensors = [each.to(dtype) for each in [*grams, *self.stacks]]
         norms, scales = _Propagate.apply(self.network, len(grams), *tensors)  # type: ignore[no-untyped-call]
-        found: Tensor = norms.log() + scales
-        return found
+        return log_or_nothing(norms) + scales
 
     def _input_gram(self, group: InputGroup, device: torch.device) -> Tensor:
         """∫ ℓ ℓᴴ = W (∫ φ φᴴ) Wᴴ of the layers of a group: (F, K, K)."""

@@ -22,13 +22,48 @@ def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) 
     """
     if kernel.usable(out, values, scales):
         return kernel.normalise(out, scales, values, scale)
-    norm = out.square().sum(dim=(1, 2), keepdim=True).sqrt_()  # torch's norm over these is slow
+    norm = _norm(out)
     inverse = torch.where(norm == 0, 0.0, 1 / norm)
     torch.mul(out, inverse, out=values)
     torch.log(norm[:, 0, 0], out=scale)
     for each in scales:
         scale += each
     return inverse
+
+
+def _norm(out: Tensor) -> Tensor:
+    """‖v‖ of outputs (F, K, 2 or 1, B): (F, 1, 1, B).
+
+    In double precision, to which numbers go that are too large or too small for single, squares must not
+    overflow or vanish either.
+    """
+    if out.dtype != torch.float64:
+        return out.square().sum(dim=(1, 2), keepdim=True).sqrt_()  # torch's norm over these is slow
+    largest = out.abs().amax(dim=(1, 2), keepdim=True)
+    share = out * torch.where(largest == 0, 0.0, 1 / largest)
+    return share.square().sum(dim=(1, 2), keepdim=True).sqrt_().mul_(largest)
+
+
+def log_or_nothing(value: Tensor) -> Tensor:
+    """log of numbers ≥ 0; −inf of 0, and then with gradient 0 in place of NaN.
+
+    Example:
+        >>> log_or_nothing(torch.tensor([1.0, 0.0]))
+        tensor([0., -inf])
+    """
+    positive = value > 0
+    return torch.where(positive, torch.where(positive, value, 1.0).log(), -torch.inf)
+
+
+def log_sum(logs: Tensor, dim: int = 0) -> Tensor:
+    """log Σ exp; −inf where all are, and then with gradient 0 in place of NaN.
+
+    Example:
+        >>> log_sum(torch.tensor([-torch.inf, -torch.inf]))
+        tensor(-inf)
+    """
+    lost = (logs == -torch.inf).all(dim=dim, keepdim=True)
+    return torch.where(lost.squeeze(dim), -torch.inf, torch.where(lost, 0.0, logs).logsumexp(dim=dim))
 
 
 def common_scale(scales: list[list[Tensor]]) -> tuple[list[Tensor], Tensor]:

@@ -106,9 +106,14 @@ class Normalisation:
     # ------------------------------------------------------------------ weights
 
     @torch.no_grad()
-    def look(self, weights: Sequence[Tensor]) -> Kept:
-        """Which of the stacked weights, in the order of the plan, keep their constraints now."""
-        found = dict(zip(self._looked_at(), self._kept(weights), strict=True))
+    def look(self, weights: Sequence[Tensor], limit: float | None = None) -> Kept:
+        """Which of the stacked weights, in the order of the plan, keep their constraints now.
+
+        Args:
+            weights: the stacks.
+            limit: how far they may be from the manifold; default the size of rounding.
+        """
+        found = dict(zip(self._looked_at(), self._kept(weights, limit), strict=True))
         return Kept(all(found.get(i, True) for i in self._of_inputs), all(found.values()))
 
     def _looked_at(self) -> list[int]:
@@ -116,7 +121,7 @@ class Normalisation:
             i for i, s in enumerate(self.stacks) if s.constraint == Constraint.SEMI_UNITARY or _is_fixed(s)
         ]
 
-    def _kept(self, weights: Sequence[Tensor]) -> list[bool]:
+    def _kept(self, weights: Sequence[Tensor], limit: float | None) -> list[bool]:
         numbers = self._looked_at()
         if not numbers:
             return []
@@ -125,7 +130,7 @@ class Normalisation:
             return [False] * len(numbers)  # nobody can look into a batch of models: then Z is computed
         with tf32(False):
             quick = torch.stack([self._quick(i, w) for i, w in zip(numbers, chosen, strict=True)]).tolist()
-        return [self._is_kept(i, w, q) for i, w, q in zip(numbers, chosen, quick, strict=True)]
+        return [self._is_kept(i, w, q, limit) for i, w, q in zip(numbers, chosen, quick, strict=True)]
 
     def _quick(self, number: int, weight: Tensor) -> Tensor:
         """About max |WWᴴ − I|, from |W (Wᴴ z) − z| for two vectors z: two passes over weights, no Gram."""
@@ -134,9 +139,9 @@ class Normalisation:
         z = self._probe(weight)
         return ((z @ weight) @ weight.mH - z).abs().amax().double()
 
-    def _is_kept(self, number: int, weight: Tensor, quick: float) -> bool:
+    def _is_kept(self, number: int, weight: Tensor, quick: float, limit: float | None) -> bool:
         """A quick look decides, unless it is near the limit, or rounding may have made it."""
-        limit = LIMIT[weight.dtype.to_real()]
+        limit = LIMIT[weight.dtype.to_real()] if limit is None else limit
         if number in self._fixed or quick <= limit / 4 or quick > 100 * limit:
             return quick <= limit
         return deviation(weight) <= limit

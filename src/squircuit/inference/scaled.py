@@ -1,4 +1,4 @@
-"""Scaled numbers: a vector of norm 1 or a matrix of Frobenius norm 1, and one real log-scale a fold and row.
+"""Scaled numbers: a vector or a matrix of largest entry 1, and one real log-scale a fold and row.
 
 The scale is held constant in the backward pass, which is exact because it cancels in log p.
 """
@@ -19,8 +19,11 @@ class Message(NamedTuple):
 
 
 def scaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Message:
-    """The value divided by its norm, with the logarithm of that added to the scale; zero has scale −inf."""
-    norm = torch.linalg.vector_norm(value.detach(), dim=(2, 3) if matrix else 1)
+    """The value divided by its largest entry, the logarithm of that added to the scale; zero has scale −inf.
+
+    Not by its norm, whose squares may overflow or vanish.
+    """
+    norm = value.detach().abs().amax(dim=(2, 3) if matrix else 1)
     inverse = torch.where(norm > 0, 1 / norm, 0.0)
     value = value * (inverse[:, :, None, None] if matrix else inverse.unsqueeze(1))
     return Message(value, norm.log() if scale is None else norm.log() + scale)

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Constraint
+from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter
 from squircuit.circuits.mixture import mixed
 from squircuit.errors import ParameterError
 from squircuit.models.squared_circuit import SquaredCircuit
+
+LARGEST = 300.0
+"""|log Z| of models that weights π / Z can mix in double precision."""
 
 
 def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = None) -> SquaredCircuit:
@@ -56,17 +59,39 @@ def _normalised(model: SquaredCircuit) -> tuple[Circuit, float]:
 
     Free weights of inputs are multiplied by Z^(−1/2d): every product in c has one of them for each of the d
     variables. Z itself may be e^4000, and weights π_m / Z_m of several models would vanish beside each other.
+    That is done where these weights serve nowhere else, and where Z is so far from 1 that it has to be.
     """
     circuit = model.circuit()
     if model.is_normalised():
         return circuit, 0.0
     log_z = model.log_partition().item()
+    if not math.isfinite(log_z):
+        raise ParameterError(
+            f"mixture: log Z of a model is {log_z}, so it has no density. Fix: leave it out, or train it anew."
+        )
     weights = {layer.weight for layer in circuit.inputs}
-    if any(weight is None or weight.constraint is not Constraint.FREE for weight in weights):
-        return circuit, log_z
+    elsewhere = {p for layer in circuit.layers for p in _other_parameters(layer)}
+    if weights & elsewhere or any(w is None or w.constraint is not Constraint.FREE for w in weights):
+        return _moderate(circuit, log_z), log_z
     factor = math.exp(-log_z / (2 * len(circuit.scope)))
     scaled = {circuit.parameter_name(w): circuit.value(w) * factor for w in weights if w is not None}
     return circuit.with_weights(scaled), 0.0
+
+
+def _other_parameters(layer: Layer) -> list[Parameter]:
+    """What a layer holds beside the weight of an input."""
+    held = layer.named_parameters()
+    return [p for role, p in held.items() if not (isinstance(layer, Input) and role == "weight")]
+
+
+def _moderate(circuit: Circuit, log_z: float) -> Circuit:
+    """The circuit itself, if weights π / Z are numbers."""
+    if abs(log_z) > LARGEST:
+        raise ParameterError(
+            f"mixture: log Z of a model is {log_z:.4g}, and it cannot be divided by Z: weights of its inputs "
+            "serve in other layers, or are not free. Fix: divide its weights by Z^(1/2d) before mixing."
+        )
+    return circuit
 
 
 def _checked(models: Sequence[SquaredCircuit]) -> list[SquaredCircuit]:

@@ -22,6 +22,7 @@ from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import past_underflow
+from squircuit.execution.scaled import log_or_nothing, log_sum
 from squircuit.inference.evidence import has_gaps, require_data
 from squircuit.inference.likelihood import log_integrals, log_marginal
 from squircuit.inference.normalisation import Kept, Normalisation
@@ -30,6 +31,11 @@ from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
 from squircuit.reference.inner_product import root_norms
+
+FAR = 1e-4
+"""From the manifold: further than weights that rounding, or another precision, has moved."""
+LARGE = 1e12
+"""Entries of weights, or one over them, whose squares single precision does not hold with all digits."""
 
 
 @final
@@ -289,7 +295,7 @@ class SquaredCircuit(Queries, nn.Module):
     def _by_component(self, logs: Tensor) -> Tensor:
         """log Σ exp over the units of every root layer: (R,) → (M,)."""
         parts = torch.split(logs, [root.units for root in self.structure.roots])
-        return torch.stack([part.logsumexp(dim=0) for part in parts])
+        return torch.stack([log_sum(part) for part in parts])
 
     def _log_prob(self, x: Any, missing: Any, components: bool) -> Tensor:
         require_data(self.structure, x)
@@ -298,18 +304,29 @@ class SquaredCircuit(Queries, nn.Module):
         trusted = on_gpu and self._trains and not has_gaps(self.structure, x)
         evidence = None if trusted else self._evidence(x, missing)
         if evidence is not None and not evidence.is_complete:
-            return log_marginal(self.snapshot(trains=self._trains), evidence, components)
+            return log_marginal(self.snapshot(trains=self._trains), evidence, components).to(self.precision)
         rows = (x if evidence is None else evidence.x).to(self._zero.device)
         density = self.log_densities if components else self.log_density
-        log_p = density(rows)
+        is_one = self._is_one()
+        real = self.precision if self._trains or is_one else self._needed_precision()
+        log_p = density(rows, real).to(self.precision)
         if not (self._trains and rows.is_cuda):  # there the host is not asked
             log_p = past_underflow(log_p, lambda lost: density(rows[lost], torch.float64))
-        return log_p if self._is_one() else log_p - self._log_z(log_p.dtype)
+        return log_p if is_one else log_p - self._log_z(real)
 
-    def _log_z(self, dtype: torch.dtype) -> Tensor:
+    @torch.no_grad()
+    def _needed_precision(self) -> torch.dtype:
+        """Double where weights are so large or small that single precision does not hold their squares."""
+        if self.precision == torch.float64 or not self.stacks():
+            return self.precision
+        sizes = torch.cat([_sizes(stack) for stack in self.stacks()])
+        within = (sizes == 0) | ((sizes > 1 / LARGE) & (sizes < LARGE))
+        return torch.float32 if bool(within.all()) else torch.float64
+
+    def _log_z(self, real: torch.dtype) -> Tensor:
         """What a log-density is divided by: log Z, checked outside training steps."""
         try:
-            log_z = self.log_partition(double=False).to(dtype)
+            log_z = self.log_partition(double=real == torch.float64).to(self.precision)
         except StructureError:
             if not self._trains:
                 raise
@@ -338,7 +355,9 @@ class SquaredCircuit(Queries, nn.Module):
         if on_gpu and (torch.cuda.is_current_stream_capturing() or state.calls & (state.calls - 1)):
             return state.was_normalised
         state.was_normalised = self.is_normalised()
-        if not state.was_normalised and not state.has_warned:
+        if state.was_normalised or state.has_warned:
+            return state.was_normalised
+        if not self._normalisation.look(self.stacks(), FAR).all:
             state.has_warned = True
             warnings.warn(
                 "a training step on weights that have left the manifold of semi-unitary matrices: Z is no "
@@ -405,7 +424,7 @@ class SquaredCircuit(Queries, nn.Module):
 
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
-        return torch.logsumexp(self._log_integrals(double), dim=0)
+        return log_sum(self._log_integrals(double))
 
     def _log_integrals(self, double: bool) -> Tensor:
         """log ∫ Σ_r π_r |c_r|² over the root units r of every root layer: (M,)."""
@@ -419,7 +438,7 @@ class SquaredCircuit(Queries, nn.Module):
             snapshot = self._snapshot(False, kept, False)
         except StructureError:  # marginals are not tractable; Z may be, pair by pair
             circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
-            norms = root_norms(circuit)[0].log().to(self.device)
+            norms = log_or_nothing(root_norms(circuit)[0]).to(self.device)
             return self._by_component(norms + self._log_mixture().to(norms))
         return log_integrals(snapshot.doubled() if double else snapshot)
 
@@ -435,7 +454,9 @@ class SquaredCircuit(Queries, nn.Module):
         if trains and self._is_one():
             return self._snapshot(joined, Kept(True, True), True)
         kept = self._kept()
-        return self._snapshot(joined, kept, self.is_unitary and kept.all)
+        is_one = self.is_unitary and kept.all
+        snapshot = self._snapshot(joined, kept, is_one)
+        return snapshot if is_one or self._needed_precision() == self.precision else snapshot.doubled()
 
     def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool) -> Snapshot:
         key = (joined, kept.inputs)
@@ -481,6 +502,12 @@ class SquaredCircuit(Queries, nn.Module):
                     [getattr(self, s)[i] for s, i in zip(stacks, entries, strict=True)]
                 )
         return values
+
+
+def _sizes(stack: Tensor) -> Tensor:
+    """The largest entry of every matrix, up to a factor of √2: (S, K1, K2) → (S,)."""
+    parts = torch.view_as_real(stack) if stack.is_complex() else stack
+    return parts.detach().flatten(1).abs().amax(dim=1)
 
 
 @dataclass

@@ -69,6 +69,9 @@ class Parameter:
         if self.value is not None:
             object.__setattr__(self, "value", self.checked(self.value).clone())
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
+        return self  # immutable, and layers are tied by identity
+
     def _require_wide(self) -> None:
         if len(self.shape) != 2 or self.shape[0] > self.shape[1]:
             raise StructureError(

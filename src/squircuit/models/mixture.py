@@ -67,7 +67,7 @@ def _normalised(model: SquaredCircuit) -> tuple[Circuit, float]:
     log_z = model.log_partition().item()
     if not math.isfinite(log_z):
         raise ParameterError(
-            f"mixture: log Z of a model is {log_z}, so it has no density. Fix: leave it out, or train it anew."
+            f"mixture: log Z of a model is {log_z}, so it has no density. Fix: leave it out, or train it."
         )
     weights = {layer.weight for layer in circuit.inputs}
     elsewhere = {p for layer in circuit.layers for p in _other_parameters(layer)}

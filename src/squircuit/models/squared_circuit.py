@@ -109,6 +109,10 @@ class SquaredCircuit(Queries, nn.Module):
         """Z = 1 for all weights that the constraints of the parameters allow, see :meth:`is_normalised`."""
         return self._normalisation.is_promised
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: ways to answer queries are made anew."""
+        return {**self.__dict__, "_forms": {}}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of copies and pickles, which lose what parameters say of themselves."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]

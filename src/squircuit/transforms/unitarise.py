@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.layers import have_same_functions
 from squircuit.circuits.required import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.reference.evaluate import input_weight, kronecker, kronecker_rows, weight_blocks
@@ -88,30 +89,31 @@ def _inputs(circuit: Circuit) -> Iterator[tuple[Layer, _Factored]]:
 
     Layers over one variable that come out mutually orthogonal are blocks of one semi-unitary matrix.
     """
+    held = {p for layer in circuit.inputs for p in layer.parameters.values()}
+    learnt = {p: Parameter(p.shape, p.constraint, False, value=circuit.value(p)) for p in held}
     groups: dict[int, list[Input]] = {}
     for layer in circuit.inputs:
         _require_orthonormal(circuit, layer)
         groups.setdefault(layer.variable, []).append(layer)
     for layers in groups.values():
         factors = [_row_space(input_weight(circuit, layer)) for layer in layers]
-        stacked = torch.cat([q for q, _ in factors])
-        same = len({(layer.family, tuple(layer.parameters.values())) for layer in layers}) == 1
-        shared = _parameter(circuit, stacked) if same and _is_semi_unitary(stacked) else None
+        same = all(have_same_functions(layer, layers[0]) for layer in layers)
+        stacked = torch.cat([q for q, _ in factors]) if same else None
+        shared = None if stacked is None or not _is_semi_unitary(stacked) else _parameter(circuit, stacked)
         first_row = 0
         for layer, (q, rest) in zip(layers, factors, strict=True):
             weight, row = (_parameter(circuit, q), 0) if shared is None else (shared, first_row)
-            yield layer, _Factored(_new_input(circuit, layer, weight, row, len(q)), rest)
+            yield layer, _Factored(_new_input(layer, learnt, weight, row, len(q)), rest)
             first_row += len(q)
 
 
-def _new_input(circuit: Circuit, layer: Input, weight: Parameter, first_row: int, units: int) -> Input:
-    values = circuit.family_values(layer)
-    learnt = {
-        n: Parameter(p.shape, p.constraint, False, value=values[n]) for n, p in layer.parameters.items()
-    }
+def _new_input(
+    layer: Input, learnt: Mapping[Parameter, Parameter], weight: Parameter, first_row: int, units: int
+) -> Input:
+    places = {role: learnt[p] for role, p in layer.parameters.items()}
     if layer.weight is None:
-        return Input(layer.variable, layer.family, parameters=learnt)
-    return Input(layer.variable, layer.family, units, weight, first_row, learnt)
+        return Input(layer.variable, layer.family, parameters=places)
+    return Input(layer.variable, layer.family, units, weight, first_row, places)
 
 
 def _require_orthonormal(circuit: Circuit, layer: Input) -> None:

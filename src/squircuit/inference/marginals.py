@@ -137,18 +137,21 @@ def _collected(
     grid: Mapping[int, Any],
     dtype: torch.dtype,
 ) -> Marginals:
-    mean, variance = evidence.x.to(dtype).clone(), torch.zeros_like(evidence.x, dtype=dtype)
+    # in double precision, since points that differ by little may be large
+    exact = torch.promote_types(dtype, evidence.x.dtype)
+    mean, variance = evidence.x.to(exact).clone(), torch.zeros_like(evidence.x, dtype=exact)
     points, values, rules, masses = {}, {}, {}, {}
     for v, table in found.items():
         assert nodes is not None
         rules[v], w = nodes.rule(v)
-        x, missing = rules[v].to(dtype), evidence.missing[:, v]
-        mass = torch.where(missing.unsqueeze(1), table[:, : len(x)] * w.to(dtype), 0.0)
+        x, missing = rules[v], evidence.missing[:, v]
+        mass = torch.where(missing.unsqueeze(1), table[:, : len(x)].double() * w, 0.0)
         total = mass.sum(dim=1, keepdim=True)
         masses[v] = mass = torch.where(total > 0, mass / total, 0.0)
-        table = torch.where(missing.unsqueeze(1), table / total, table)
-        mean[:, v] = torch.where(missing, mass @ x, mean[:, v])
-        variance[:, v] = (mass * (x - mean[:, v].unsqueeze(1)).square()).sum(dim=1)
+        table = torch.where(missing.unsqueeze(1), (table / total).to(dtype), table)
+        expected = mass @ x
+        mean[:, v] = torch.where(missing, expected.to(exact), mean[:, v])
+        variance[:, v] = (mass * (x - expected.unsqueeze(1)).square()).sum(dim=1).to(exact)
         shown = slice(len(x), None) if v in grid else slice(0, len(x))
         points[v], values[v] = nodes.points[nodes.rows[v], : table.shape[1]][shown], table[:, shown]
     return Marginals(points, values, mean, variance, rules, masses)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
-from squircuit.data.columns import KINDS, Column, Kind
+from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
 from squircuit.data.facts import MOST, Facts
 from squircuit.errors import DataError, ParameterError, suggestion
 
 FEW = 256
 """The most states of a column that is inferred to be discrete."""
+
+EXACT = 2.0**53
+"""Whole numbers up to here are exact as floats."""
 
 LIKE_A_NUMBER = re.compile(r"[-+]?[€$£]?\d[\d.,' ]*[%€$£]?")
 """A number with a decimal comma, marks between thousands, or a unit."""
@@ -34,7 +37,7 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
         >>> infer("n", seen, "data.csv").family(), infer("n", seen, "data.csv", "categorical").categories
         (Categorical(size=8, ordered=True), (0, 3, 7))
     """
-    if facts.count == 0 and wish is None:
+    if facts.count == 0 and wish in (None, "continuous"):
         raise DataError(
             f"{source}, column {name!r}: every cell is missing. "
             f"Fix: leave it out, columns={{{name!r}: 'drop'}}."
@@ -46,7 +49,7 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
     if kind == "count":
         return _count(name, facts, source, numbers)
     if kind == "periodic":
-        return _periodic(name, facts, numbers)
+        return _periodic(name, facts, source, numbers)
     return _continuous(name, facts, source)
 
 
@@ -140,7 +143,8 @@ def _require_numbers(name: str, kind: str, facts: Facts, source: str) -> None:
 def _count(name: str, facts: Facts, source: str, numbers: list[float]) -> Column:
     low = 0.0 if facts.low >= 0 and facts.high < FEW else facts.low
     first, last = numbers or (low, facts.high)
-    if not (first <= last and last - first < MOST and first == int(first) and last == int(last)):
+    is_range = first <= last and last - first < MOST and max(abs(first), abs(last)) <= EXACT
+    if not (is_range and first == int(first) and last == int(last)):
         raise DataError(
             f"{source}, column {name!r}: {first:g} to {last:g} is no range of 1 to {MOST} integers. "
             "Fix: read it as 'continuous', or give the range as 'count:LOW:HIGH'."
@@ -148,12 +152,14 @@ def _count(name: str, facts: Facts, source: str, numbers: list[float]) -> Column
     return Column(name, "count", low=first, high=last, missing=facts.missing)
 
 
-def _periodic(name: str, facts: Facts, numbers: list[float]) -> Column:
+def _periodic(name: str, facts: Facts, source: str, numbers: list[float]) -> Column:
     period, start = [*numbers, 0.0][:2]
-    if not 0 < period < float("inf"):
+    if not (NEAR <= period <= FAR and abs(start) <= FAR):
         raise ParameterError(
-            f"column {name!r}: period {period:g}. Fix: give a period > 0, as 'periodic:360'."
+            f"column {name!r}: period {period:g} from {start:g}. "
+            f"Fix: give a period > 0, as 'periodic:360', and numbers from {NEAR:g} to {FAR:g}."
         )
+    _refuse_far_numbers(name, facts, source)
     return Column(name, "periodic", low=start, high=start + period, missing=facts.missing)
 
 
@@ -163,5 +169,18 @@ def _continuous(name: str, facts: Facts, source: str) -> Column:
             f"{source}, column {name!r}: constant ({facts.low:g}), so it has no density. Fix: leave it out, "
             f"columns={{{name!r}: 'drop'}}, or keep it as 'categorical'."
         )
+    _refuse_far_numbers(name, facts, source)
     scale = facts.deviation
     return Column(name, "continuous", (), facts.low, facts.high, facts.mean, scale, facts.missing)
+
+
+def _refuse_far_numbers(name: str, facts: Facts, source: str) -> None:
+    """Numbers that no model can compute with, each of which is more likely a mark for something else."""
+    if facts.farthest is None or facts.farthest.size <= FAR:
+        return
+    size, where = facts.farthest
+    raise DataError(
+        f"{where if source in where else f'{source}, {where}'}, column {name!r}: ±{size:g} is too large, "
+        f"{FAR:g} is the most. Fix: correct the cell, leave it empty (missing), or leave the column out, "
+        f"columns={{{name!r}: 'drop'}}."
+    )

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from squircuit.data.cells import Cells, Mask, Place, as_cells
-from squircuit.data.columns import Column
+from squircuit.data.columns import Column, column_from_dict
 from squircuit.errors import DataError, FormatError
 from squircuit.families import Family
+from squircuit.storage.words import one_line
 
 Rows = NDArray[Any]
 """(n, d), int64 where every column is discrete, else float64."""
@@ -132,10 +133,16 @@ class Schema:
     def from_dict(document: Mapping[str, Any]) -> Schema:
         """The schema that `to_dict` described."""
         try:
-            entries = [dict(entry) for entry in document["columns"]]
-            return Schema(tuple(Column(**e | {"categories": tuple(e["categories"])}) for e in entries))
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"not the description of a schema: {error!r}. Fix: use to_dict.") from error
+            columns = tuple(column_from_dict(entry) for entry in document["columns"])
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise FormatError(
+                f"not the description of a schema: {one_line(error)}. Fix: pass what to_dict gave."
+            ) from error
+        if len({column.name for column in columns}) < len(columns):
+            raise FormatError(
+                "not the description of a schema: a name is there twice. Fix: pass what to_dict gave."
+            )
+        return Schema(columns)
 
     def __str__(self) -> str:
         header = ("column", "type", "states", "values", "missing")

@@ -22,6 +22,10 @@ MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Texts, in any case, that mean a missing value."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What begins a formula in a spreadsheet, also in the wide letters of East Asia."""
+SEVERAL = (np.ndarray, list, tuple, dict, set, frozenset)
+"""What holds several values, so that it is no cell."""
+LONG = 80
+"""Characters of a cell that a message shows."""
 NOT_KNOWN = frozenset({"NAType", "NaTType"})
 """The types of pandas' marks for missing values."""
 
@@ -72,8 +76,22 @@ def is_missing(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in NOT_KNOWN
 
 
+def shown(cell: Any) -> str:
+    """A cell as messages show it, on one line and not too long.
+
+    Example:
+        >>> shown("red"), len(shown("x" * 1000)), shown(np.eye(2))
+        ("'red'", 80, 'array([[1., 0.], [0., 1.]])')
+    """
+    text = repr(cell[:LONG] if isinstance(cell, str) else cell)
+    line = " ".join(text.split()) if "\n" in text else text
+    return line if len(line) <= LONG else line[: LONG - 1] + "…"
+
+
 def number(cell: Any) -> float | None:
     """The number in a cell, NaN for missing, None if it is no number."""
+    if isinstance(cell, SEVERAL):
+        return None
     try:
         value = float(cell)
     except OverflowError:  # a whole number of more than 308 digits
@@ -97,7 +115,7 @@ def as_numbers(cells: Cells, name: str, place: Place) -> Values:
     values, wrong = numbers(cells)
     if wrong is not None:
         raise DataError(
-            f"{place(wrong)}, column {name!r}: {cells[wrong]!r} is not a number. Fix: correct the cell, "
+            f"{place(wrong)}, column {name!r}: {shown(cells[wrong])} is not a number. Fix: correct the cell, "
             f"leave it empty (missing), or read the column as columns={{{name!r}: 'categorical'}}."
         )
     if np.isinf(values).any():

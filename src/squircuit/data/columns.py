@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing
+from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, shown
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
 from squircuit.families.checks import is_finite
@@ -170,11 +170,11 @@ class Column:
         return self._states[cell]
 
     def _unknown(self, cell: str, where: str) -> DataError:
-        known = ", ".join(repr(category) for category in self.categories[:8])
+        known = ", ".join(shown(category) for category in self.categories[:8])
         more = f" and {self.size - 8} more" if self.size > 8 else ""
-        shown = repr(cell) if self.is_text else cell
+        given = shown(cell) if self.is_text else cell
         return DataError(
-            f"{where}, column {self.name!r}: unknown category {shown}; known are {known}{more}. "
+            f"{where}, column {self.name!r}: unknown category {given}; known are {known}{more}. "
             "Fix: correct the cell, leave it empty (missing), or train with data that has it."
         )
 

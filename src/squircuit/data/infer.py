@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from squircuit.data.cells import shown
 from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
 from squircuit.data.facts import MOST, Facts
 from squircuit.errors import DataError, ParameterError, suggestion
@@ -71,19 +72,19 @@ def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> 
     ways = f"columns={{{name!r}: 'categorical'}} to keep it or columns={{{name!r}: 'drop'}} to leave it out"
     if 2 * facts.numbers > facts.count:
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} is not a number, but most of the "
+            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} is not a number, but most of the "
             f"column is. Fix: correct the cell, leave it empty (missing), or say {ways}."
         )
     if all(LIKE_A_NUMBER.fullmatch(str(value)) for value in facts.distinct):
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} looks like a number, but is not "
+            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} looks like a number, but is not "
             f"written as one. Fix: write a decimal point, and no units or commas; or say {ways}."
         )
     if distinct > FEW:
         more = "more than " if distinct > MOST else ""
         raise DataError(
             f"{source}, column {name!r}: {more}{min(distinct, MOST)} different texts, such as "
-            f"{facts.text.cell!r}; it seems to hold names or dates. Fix: say {ways}."
+            f"{shown(facts.text.cell)}; it seems to hold names or dates. Fix: say {ways}."
         )
 
 
@@ -117,9 +118,9 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
     categories = facts.categories()
     most = 2 if kind == "binary" else MOST
     if len(categories) > most or not categories:
-        shown = ", ".join(repr(category) for category in categories[:4])
+        some = ", ".join(shown(category) for category in categories[:4])
         raise DataError(
-            f"{source}, column {name!r}: {len(categories)} different values ({shown}, …) where a "
+            f"{source}, column {name!r}: {len(categories)} different values ({some}, …) where a "
             f"{kind} column has 1 to {most}. "
             f"Fix: choose another type, or leave it out with columns={{{name!r}: 'drop'}}."
         )
@@ -130,8 +131,8 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
 def _require_numbers(name: str, kind: str, facts: Facts, source: str) -> None:
     if facts.text is not None:
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} is not a number, but the column is "
-            f"read as {kind}. Fix: correct the cell, leave it empty (missing), or read it as 'categorical'."
+            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} is not a number, but the column "
+            f"is read as {kind}. Fix: correct the cell, leave it empty (missing), or say 'categorical'."
         )
     if kind == "count" and not facts.integral:
         raise DataError(

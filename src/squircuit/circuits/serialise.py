@@ -12,10 +12,10 @@ from torch import Tensor
 
 from squircuit.circuits.layers import Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.parameter import Constraint, Parameter
-from squircuit.errors import FormatError, SquircuitError
+from squircuit.errors import FormatError, ParameterError, SquircuitError
 from squircuit.families.serialise import family_from_dict, family_to_dict
 from squircuit.storage.documents import parsed
-from squircuit.storage.words import one_line
+from squircuit.storage.words import one_line, without_fix
 
 if TYPE_CHECKING:
     from squircuit.circuits.circuit import Circuit
@@ -85,14 +85,16 @@ def from_json(text: str) -> Arguments:
         raise _wrong(f'not a circuit: expected a JSON object with "format": "{FORMAT}"')
     if document.get("version") != VERSION or isinstance(document["version"], bool):
         raise _wrong(
-            f"version {document.get('version')!r} of {FORMAT} is not known; this is version {VERSION}"
+            f"version {_short(document.get('version'))} of {FORMAT} is not known; this is version {VERSION}"
         )
     try:
         return _read(document)
+    except ParameterError as error:
+        raise _wrong(f"damaged circuit: {without_fix(error)}") from error
     except SquircuitError:
         raise
     except KeyError as error:
-        raise _wrong(f"damaged circuit: the entry {error} is missing") from error
+        raise _wrong(f"damaged circuit: the entry {one_line(error)} is missing") from error
     except Exception as error:  # anybody may have written the text, and layers raise what suits them
         raise _wrong(f"damaged circuit: {one_line(error)}") from error
 

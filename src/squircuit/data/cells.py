@@ -90,7 +90,7 @@ def shown(cell: Any) -> str:
 
 def number(cell: Any) -> float | None:
     """The number in a cell, NaN for missing, None if it is no number."""
-    if isinstance(cell, SEVERAL):
+    if type(cell) is not str and isinstance(cell, SEVERAL):
         return None
     try:
         value = float(cell)

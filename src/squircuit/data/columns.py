@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, shown
+from squircuit.data.facts import FAR, NEAR
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
 from squircuit.families.checks import is_finite
@@ -22,8 +23,6 @@ MANY = 2**16
 """More states than a column has."""
 REACH = 10.0
 """Scales from the mean within which all data seen shall lie: much further out Hermite functions are 0."""
-FAR, NEAR = 1e30, 1e-30
-"""Models compute in single precision, which ends at 3e38 and 1e-38."""
 DISCRETE = ("binary", "categorical", "count")
 
 
@@ -84,6 +83,8 @@ class Column:
 
     def encodes_like(self, other: Column) -> bool:
         """Whether a number means the same in both columns, as far as both know it."""
+        if self.states is None and other.states is None:
+            return True
         mine, theirs = (range(MANY) if c.states is None else c.states for c in (self, other))
         return all(a == b for a, b in zip(mine, theirs, strict=False))
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from squircuit.data.cells import Cells, Place, Values, is_missing, number, numbers
 
+FAR, NEAR = 1e30, 1e-30
+"""Models compute in single precision, which ends at 3e38 and 1e-38."""
 MOST = 4096
 """Distinct values are counted up to here."""
 
@@ -39,7 +41,7 @@ class Facts:
         integral: whether every number is an integer.
         distinct: different values, numbers or (of cells read as objects) texts; at most `MOST` + 1.
         text: the first cell that is no number.
-        farthest: the number that is farthest from 0, and where it is.
+        farthest: of numbers that no model computes with, the one that is farthest from 0, and where it is.
 
     Example:
         >>> here = lambda row: f"row {row}"
@@ -78,7 +80,7 @@ class Facts:
             integral=bool((known == np.floor(known)).all()),
             distinct=_distinct(cells, values),
             text=None if wrong is None else Text(str(cells[wrong]), place(wrong)),
-            farthest=_farthest(values, place) if len(known) else None,
+            farthest=_farthest(values, place),
         )
 
     def __add__(self, other: Facts) -> Facts:
@@ -95,7 +97,7 @@ class Facts:
             integral=self.integral and other.integral,
             distinct=_union(self.distinct, other.distinct),
             text=self.text or other.text,
-            farthest=max(self.farthest or NOWHERE, other.farthest or NOWHERE, key=lambda number: number.size),
+            farthest=max((n for n in (self.farthest, other.farthest) if n), default=None),
         )
 
     @property
@@ -110,9 +112,6 @@ class Facts:
         return tuple(sorted({_plain(value) for value in self.distinct}))
 
 
-NOWHERE = Number(-1.0, "")
-
-
 def _moments(known: Values) -> tuple[float, float]:
     """Mean and Σ (x − mean)²; infinite where numbers are too large, which `infer` says with their place."""
     if not len(known):
@@ -121,10 +120,10 @@ def _moments(known: Values) -> tuple[float, float]:
         return float(known.mean()), float(np.square(known - known.mean()).sum())
 
 
-def _farthest(values: Values, place: Place) -> Number:
-    sizes = np.where(np.isfinite(values), np.abs(values), -1.0)
-    row = int(np.argmax(sizes))
-    return Number(float(sizes[row]), place(row))
+def _farthest(values: Values, place: Place) -> Number | None:
+    sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
+    row = int(np.argmax(sizes)) if len(sizes) else -1
+    return Number(float(sizes[row]), place(row)) if row >= 0 and sizes[row] > FAR else None
 
 
 def _distinct(cells: Cells, values: Values) -> frozenset[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from squircuit.data.cells import shown
-from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
-from squircuit.data.facts import MOST, Facts
+from squircuit.data.columns import KINDS, Column, Kind
+from squircuit.data.facts import FAR, MOST, NEAR, Facts
 from squircuit.errors import DataError, ParameterError, suggestion
 
 FEW = 256
@@ -177,7 +177,7 @@ def _continuous(name: str, facts: Facts, source: str) -> Column:
 
 def _refuse_far_numbers(name: str, facts: Facts, source: str) -> None:
     """Numbers that no model can compute with, each of which is more likely a mark for something else."""
-    if facts.farthest is None or facts.farthest.size <= FAR:
+    if facts.farthest is None:
         return
     size, where = facts.farthest
     raise DataError(

@@ -208,7 +208,7 @@ def plain(values: Any) -> NDArray[Any]:
         return _of_tensor(values) if isinstance(values, Tensor) else np.asarray(values)
     except (TypeError, ValueError, RuntimeError, MemoryError) as error:  # ragged, sparse, without values
         raise DataError(
-            f"the data is no array of numbers or texts ({one_line(error)}). "
+            f"the data is no table of numbers or texts ({one_line(error)}). "
             "Fix: pass a dense array or tensor, or rows with equally many cells."
         ) from error
 
@@ -234,7 +234,7 @@ def names_of(rows: Any) -> list[Any]:
 
 def _dense(column: Any) -> Any:
     """A column of Arrow without a dictionary: NumPy would get a category where a cell is missing."""
-    kind = getattr(column, "type", None)
+    kind: Any = getattr(column, "type", None)
     return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
 
 

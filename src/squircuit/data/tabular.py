@@ -154,7 +154,7 @@ def scan(
 def open_source(path: str | Path, header: bool | None = None, delimiter: str | None = None) -> Source:
     """The file as chunks of rows, by the end of its name."""
     path = _as_path(path)
-    if stat.S_ISDIR(status(path, DataError).st_mode):
+    if stat.S_ISDIR(status(path, DataError, "file or folder").st_mode):
         return ImageSource(path)
     suffix = (Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix).lower()
     if suffix in CSV | PARQUET | NUMPY:
@@ -245,7 +245,7 @@ def _doubt_names(source: Source, facts: Mapping[str, Facts]) -> None:
     likely a value, and a number above numbers may be a value or, say, a year.
     """
     texts = [name for name, seen in facts.items() if seen.text is not None]
-    if any(number(name) is None for name in facts if name not in set(texts)):
+    if any(number(name) is None for name, seen in facts.items() if seen.text is None):
         return
     values = [name for name in texts if name in facts[name].distinct]
     ways = "add a first line with a name for each column, or pass header=False to read it as data"

@@ -81,7 +81,8 @@ def _from_dict(data: Any, depth: int) -> Family:
     try:
         family = kind(**fields)
     except ParameterError as error:
-        raise FormatError(f"not a valid family: {error}") from error
+        fix = "" if "Fix: " in str(error) else ". Fix: give the fields of family_to_dict"
+        raise FormatError(f"not a valid family: {error}{fix}") from error
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # fields of another type
         raise FormatError(
             f"not a valid family: {kind.__name__}: {one_line(error)}. Fix: give the fields of family_to_dict."

@@ -52,7 +52,9 @@ def load(path: str | PathLike[str], device: torch.device | str | int | None = No
     ) as error:  # anybody may have written the file, and the parts of a model raise what suits them
         if isinstance(error, FormatError) and str(error).startswith(str(path)):
             raise
-        reason = f"the entry {error} is missing" if isinstance(error, KeyError) else without_fix(error)
+        reason = (
+            f"the entry {one_line(error)} is missing" if isinstance(error, KeyError) else without_fix(error)
+        )
         raise FormatError(
             f"{path}: not a valid model: {reason}. Fix: save it again with model.save(path)."
         ) from error

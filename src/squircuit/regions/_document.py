@@ -14,6 +14,8 @@ VERSION = 1
 FIX = "pass the text of graph.to_json(), or write it again"
 MOST = 2**24
 """The largest number of a variable or a region."""
+MOST_SCOPES = 2**26
+"""Variables in the scopes of all regions together, which each region holds as a set."""
 
 Entry = int | Sequence[Sequence[int]]
 """A region in JSON: the variable of a leaf, or the partitions of any other region."""
@@ -49,6 +51,7 @@ def read_document(text: str) -> list[Entry]:
         raise _wrong(f'"regions" must be a list, got {_shorten(regions)}')
     for index, entry in enumerate(regions):
         _check_entry(index, entry)
+    _check_scopes(regions)
     return regions
 
 
@@ -61,6 +64,18 @@ def _check_entry(index: int, entry: Any) -> None:
 
 def _wrong(reason: str) -> FormatError:
     return FormatError(f"region graph: {reason}. Fix: {FIX}.")
+
+
+def _check_scopes(regions: Sequence[Entry]) -> None:
+    """Refuse a short text of regions that hold too many variables together, before their scopes are made."""
+    sizes: list[int] = []
+    total = 0
+    for index, entry in enumerate(regions):
+        children = [] if isinstance(entry, int) else entry[0]
+        sizes.append(sum(sizes[child] for child in children if 0 <= child < index) or 1)
+        total += sizes[-1]
+        if total > MOST_SCOPES:
+            raise _wrong(f"region {index}: all regions together hold more than {MOST_SCOPES:,} variables")
 
 
 def _is_partition(part: Any) -> bool:

@@ -18,12 +18,12 @@ DIGITS = 9
 """Of the number of a version."""
 
 
-def status(file: Path, error: type[SquircuitError] = FormatError) -> os.stat_result:
+def status(file: Path, error: type[SquircuitError] = FormatError, expected: str = "file") -> os.stat_result:
     """What the system knows of a path; one clear error where nothing is there or nobody may look."""
     try:
         return file.stat()
     except (FileNotFoundError, NotADirectoryError) as missing:
-        raise error(f"{file}: there is no such file or folder. Fix: check the path.") from missing
+        raise error(f"{file}: there is no such {expected}. Fix: check the path.") from missing
     except (OSError, ValueError) as wrong:  # forbidden, too long, links in a circle, a null byte in the name
         raise error(f"{_shown(file)}: cannot be opened ({_reason(wrong)}). Fix: check the path.") from wrong
 

@@ -60,12 +60,13 @@ class Content:
         self.file = require_file(path)
         refuse_other_formats(self.file)
         with _whatever_is_wrong(self.file):
-            self._content: Any = safe_open(str(self.file), framework="pt")
-            self._header = dict(require_header(self.file, self._content.metadata(), FORMAT, VERSION, kind))
+            content: Any = safe_open(str(self.file), framework="pt")
+            self._content = content
+            self._header = dict(require_header(self.file, content.metadata(), FORMAT, VERSION, kind))
             self._notes = {name: self._header.get(name, "") for name in ("complex", "document", "kind")}
             self._complex = _names(_parsed(self.file, self._notes["complex"]))
             self.document = _mapping(_parsed(self.file, self._notes["document"]))
-            self.forms = {name: self._form(name) for name in self._content.keys()}  # noqa: SIM118
+            self.forms = {name: self._form(name) for name in content.keys()}  # noqa: SIM118
 
     def tensor(self, name: str) -> Tensor:
         """One tensor as it lies in the file, pairs of reals as pairs, and not yet checked."""

@@ -45,7 +45,7 @@ def test_plain_and_compressed_files_are_told_by_their_content(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "not an IDX file, it begins with nothing"),
+        (b"", "the file is empty"),
         (b"a,b\n1,2\n", "not an IDX file, it begins with 61 2c 62 0a"),
         (bytes([0, 0, 8, 3, 0, 0]), "cut off after 6 of 16 bytes"),
         (bytes([0, 0, 8, 1, 0, 0, 0, 3, 1, 2]), r"shape \(3,\) takes 11 bytes, the file has 10"),
@@ -59,5 +59,5 @@ def test_damage_is_named_with_the_file(tmp_path, content, words):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"none\.idx: cannot be read"):
+    with pytest.raises(DataError, match=r"none\.idx: there is no such file"):
         read_idx(tmp_path / "none.idx")

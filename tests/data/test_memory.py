@@ -50,7 +50,7 @@ def test_types_can_be_said():
         ({}, "are no table"),
         (np.zeros((0, 3)), r"shape \(0, 3\)"),
         (np.zeros((2, 2), dtype=complex), "of complex128"),
-        ([[1, 2], [3]], "no table"),
+        ([[1, 2], [3]], "rows with equally many cells"),
         (np.array([[0.5, 2.0], [0.1, np.inf]]), r"row 1, column '1': inf is not finite"),
     ],
 )

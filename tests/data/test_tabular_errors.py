@@ -134,7 +134,7 @@ def test_files_of_other_kinds(write, tmp_path):
 def test_missing_packages_name_the_extra(monkeypatch, tmp_path, module, name):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     path = tmp_path / name
-    path.touch() if "." in name else path.mkdir()
+    path.write_text("PAR1") if "." in name else path.mkdir()
     with pytest.raises(MissingPackageError, match=re.escape("pip install 'squircuit[data]'")):
         read(path)
 

@@ -173,9 +173,9 @@ def document(regions, **changes):
 
 
 MALFORMED = {
-    "no JSON": ("{", "not a JSON text"),
-    "nested too deeply": ("[" * 100_000, "not a JSON text"),
-    "no text": (None, "not a JSON text"),
+    "no JSON": ("{", "not JSON text"),
+    "nested too deeply": ("[" * 100_000, "not JSON text"),
+    "no text": (None, "not JSON text"),
     "a list": ("[]", "expected an object"),
     "another format": (document([0], format="other"), "expected an object"),
     "another version": (document([0], version=2), "version 2 is unknown"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -11,13 +12,28 @@ from torch import Tensor
 
 from squircuit.circuits.layers import Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.parameter import Constraint, Parameter
-from squircuit.errors import FormatError, SquircuitError
+from squircuit.errors import FormatError, ParameterError, SquircuitError
 from squircuit.families.serialise import family_from_dict, family_to_dict
+from squircuit.storage.documents import parsed
+from squircuit.storage.words import one_line, without_fix
 
 if TYPE_CHECKING:
     from squircuit.circuits.circuit import Circuit
 
 FORMAT, VERSION = "squircuit.circuit", 1
+FIX = "pass the text of circuit.to_json(), or write it again"
+DTYPES = {
+    str(t).removeprefix("torch."): t
+    for t in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+}
+MOST_UNITS = 2**40
+"""Units of a layer and entries of a parameter: more fit into no machine."""
+MOST_VARIABLES = 2**24
+MOST_AXES = 8
+MOST_SCOPES = 2**26
+"""Variables in the scopes of all layers together, which each layer holds as a set."""
+FEW, SPARSE = 4096, 8
+"""Brackets that any text may have, and the characters for each further one; circuits have 45."""
 
 
 class Arguments(TypedDict):
@@ -63,31 +79,47 @@ def to_json(circuit: Circuit, *, weights: bool = False) -> str:
 
 def from_json(text: str) -> Arguments:
     """The arguments of the circuit that :func:`to_json` wrote; FormatError for any other text."""
-    try:
-        document = json.loads(text)
-    except (json.JSONDecodeError, TypeError, RecursionError) as error:
-        raise FormatError(f"not JSON text: {error}") from error
+    _require_sparse(text)
+    document = parsed(text, "circuit", FIX)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FormatError(f'not a circuit: expected a JSON object with "format": "{FORMAT}"')
-    if document.get("version") != VERSION:
-        raise FormatError(
-            f"version {document.get('version')!r} of {FORMAT} is not known; this is version {VERSION}"
+        raise _wrong(f'not a circuit: expected a JSON object with "format": "{FORMAT}"')
+    if document.get("version") != VERSION or isinstance(document["version"], bool):
+        raise _wrong(
+            f"version {_short(document.get('version'))} of {FORMAT} is not known; this is version {VERSION}"
         )
     try:
         return _read(document)
+    except ParameterError as error:
+        raise _wrong(f"damaged circuit: {without_fix(error)}") from error
     except SquircuitError:
         raise
     except KeyError as error:
-        raise FormatError(f"damaged circuit: the entry {error} is missing") from error
-    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise FormatError(f"damaged circuit: {error}") from error
+        raise _wrong(f"damaged circuit: the entry {one_line(error)} is missing") from error
+    except Exception as error:  # anybody may have written the text, and layers raise what suits them
+        raise _wrong(f"damaged circuit: {one_line(error)}") from error
+
+
+def _require_sparse(text: str) -> None:
+    """Refuse a text of brackets: each is an object of Python, which takes twenty times its place."""
+    if isinstance(text, str) and text.count("[") + text.count("{") > FEW + len(text) // SPARSE:
+        raise _wrong("not a circuit: more brackets than text")
+
+
+def _wrong(reason: str) -> FormatError:
+    return FormatError(f"{reason}. Fix: {FIX}.")
 
 
 def _read(document: Mapping[str, Any]) -> Arguments:
     parameters = {str(item["name"]): _parameter_from_dict(item) for item in document["parameters"]}
     layers: list[Layer] = []
+    entries = 0
     for position, item in enumerate(document["layers"]):
         layers.append(_layer_from_dict(position, item, layers, parameters))
+        entries += len(layers[-1].scope)
+        if entries > MOST_SCOPES:
+            raise _wrong(
+                f"layer {position}: the scopes of all layers have more than {MOST_SCOPES:,} variables"
+            )
     roots = [_at(layers, i, "roots") for i in document["roots"]]
     _check_all_used(layers, roots)
     name = document["root_weights"]
@@ -110,9 +142,27 @@ def _parameter_to_dict(name: str, parameter: Parameter, value: Tensor | None) ->
 
 
 def _parameter_from_dict(item: Mapping[str, Any]) -> Parameter:
-    shape = tuple(item["shape"])
+    where = f"parameter {str(item['name'])[:60]!r}"
+    shape = tuple(_whole(side, f"{where}: a side of its shape", 1) for side in item["shape"])
+    if math.prod(shape[:MOST_AXES]) > MOST_UNITS or len(shape) > MOST_AXES:
+        raise _wrong(f"{where}: the shape {_short(shape)} has more than {MOST_UNITS:,} entries")
     value = None if item["value"] is None else _tensor(item["value"], shape)
-    return Parameter(shape, Constraint(item["constraint"]), bool(item["complex"]), item["name"], value)
+    return Parameter(shape, Constraint(item["constraint"]), bool(item["complex"]), str(item["name"]), value)
+
+
+def _whole(value: Any, what: str, least: int = 0, most: int = MOST_UNITS) -> int:
+    """A whole number of JSON: true, 2.0 and Infinity are none."""
+    if type(value) is not int or not least <= value <= most:
+        raise _wrong(f"{what} is {_short(value)}, expected a whole number from {least} to {most:,}")
+    return value
+
+
+def _short(value: Any) -> str:
+    """The value for a message: Python does not even write numbers of more than 4300 digits."""
+    if isinstance(value, int) and abs(value) > 10**40:
+        return "a number of more than 40 digits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _numbers(value: Tensor) -> dict[str, Any]:
@@ -122,7 +172,7 @@ def _numbers(value: Tensor) -> dict[str, Any]:
 
 
 def _tensor(item: Mapping[str, Any], shape: tuple[int, ...]) -> Tensor:
-    dtype = getattr(torch, item["dtype"])
+    dtype = DTYPES[item["dtype"]]
     flat = torch.tensor(item["data"], dtype=dtype.to_real())
     return torch.view_as_complex(flat.reshape(*shape, 2)) if dtype.is_complex else flat.reshape(shape)
 
@@ -147,37 +197,52 @@ def _layer_from_dict(
 ) -> Layer:
     where = f"layer {position}"
     if item["kind"] == "input":
-        weight = None if item["weight"] is None else _named(parameters, item["weight"], where)
-        shared = {name: _named(parameters, p, where) for name, p in item["parameters"].items()}
-        family = family_from_dict(item["family"])
-        return Input(
-            item["variable"], family, item["units"] if weight else None, weight, item["first_row"], shared
-        )
+        return _input_from_dict(where, item, parameters)
     inputs = [_at(layers, i, where) for i in item["inputs"]]
     match item["kind"]:
         case "hadamard":
             return Hadamard(inputs)
         case "kronecker":
+            _require_width(where, inputs)
             return Kronecker(inputs)
         case "sum":
             return Sum(inputs, weight=_named(parameters, item["weight"], where))
-    raise FormatError(
-        f"{where}: unknown kind {item['kind']!r}; the kinds are input, hadamard, kronecker and sum"
+    raise _wrong(
+        f"{where}: unknown kind {_short(item['kind'])}; the kinds are input, hadamard, kronecker and sum"
     )
 
 
+def _input_from_dict(where: str, item: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> Input:
+    weight = None if item["weight"] is None else _named(parameters, item["weight"], where)
+    shared = {name: _named(parameters, p, where) for name, p in item["parameters"].items()}
+    variable = _whole(item["variable"], f"{where}: its variable", most=MOST_VARIABLES)
+    units = _whole(item["units"], f"{where}: its number of units", 1)
+    first_row = _whole(item["first_row"], f"{where}: its first row")
+    family = family_from_dict(item["family"])
+    return Input(variable, family, None if weight is None else units, weight, first_row, shared)
+
+
+def _require_width(where: str, inputs: list[Layer]) -> None:
+    """Refuse products that squares of squares make wider than any number."""
+    width = 1
+    for layer in inputs:
+        width *= layer.units
+        if width > MOST_UNITS:
+            raise _wrong(f"{where}: a Kronecker product of more than {MOST_UNITS:,} units")
+
+
 def _at(layers: list[Layer], index: int, where: str) -> Layer:
-    if not isinstance(index, int) or not 0 <= index < len(layers):
-        raise FormatError(
-            f"{where} refers to layer {index!r}, which does not come before it: "
+    if type(index) is not int or not 0 <= index < len(layers):
+        raise _wrong(
+            f"{where} refers to layer {_short(index)}, which does not come before it: "
             "layers form a cycle or are missing"
         )
     return layers[index]
 
 
 def _named(parameters: Mapping[str, Parameter], name: str, where: str) -> Parameter:
-    if name not in parameters:
-        raise FormatError(f"{where} refers to parameter {name!r}, which is not listed")
+    if not isinstance(name, str) or name not in parameters:
+        raise _wrong(f"{where} refers to parameter {_short(name)}, which is not listed")
     return parameters[name]
 
 
@@ -185,4 +250,4 @@ def _check_all_used(layers: list[Layer], roots: list[Layer]) -> None:
     used = {item for layer in layers for item in layer.inputs} | set(roots)
     for position, layer in enumerate(layers):
         if layer not in used:
-            raise FormatError(f"layer {position} ({layer.kind}) is dangling: no layer and no root uses it")
+            raise _wrong(f"layer {position} ({layer.kind}) is dangling: no layer and no root uses it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -61,8 +62,10 @@ class Batches:
         like: Table | Schema | None = None,
         drop_last: bool = False,
     ) -> None:
-        if batch < 1:
-            raise ParameterError(f"batch={batch!r}. Fix: pass at least 1.")
+        if not isinstance(batch, int | np.integer) or batch < 1:
+            raise ParameterError(f"batch={batch!r}. Fix: pass a whole number, at least 1.")
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ParameterError(f"seed={seed!r}. Fix: pass a whole number, at least 0.")
         self.batch, self.shuffle, self.seed, self.drop_last = batch, shuffle, seed, drop_last
         self._rows = _opened(source, like.schema if isinstance(like, Table) else like)
         self.epoch, self.position = 0, 0
@@ -91,11 +94,12 @@ class Batches:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on from what `state_dict` gave."""
-        epoch, position = int(state["epoch"]), int(state["position"])
+        try:
+            epoch, position = operator.index(state["epoch"]), operator.index(state["position"])
+        except (LookupError, TypeError):
+            epoch = position = -1
         if epoch < 0 or not 0 <= position < len(self):
-            raise ParameterError(
-                f"{dict(state)}: no place in {len(self)} batches. Fix: pass what state_dict gave."
-            )
+            raise ParameterError(f"{state}: no place in {len(self)} batches. Fix: pass what state_dict gave.")
         self.epoch, self.position = epoch, position
 
 
@@ -118,6 +122,8 @@ class _Array:
 
     def take(self, chosen: slice | Order) -> Encoded:
         rows = np.array(self.array[chosen])  # a copy: the mapped file is read-only
+        if rows.dtype == np.float16:
+            rows = rows.astype(np.float32)  # half precision is for keeping numbers, not for computing
         if self.missing is not None:
             return Encoded(rows, self.missing[chosen])
         return Encoded(rows, np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, dtype=bool))

@@ -20,21 +20,51 @@ Place = Callable[[int], str]
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Texts, in any case, that mean a missing value."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What begins a formula in a spreadsheet, also in the wide letters of East Asia."""
+SEVERAL = (np.ndarray, list, tuple, dict, set, frozenset)
+"""What holds several values, so that it is no cell."""
+LONG = 80
+"""Characters of a cell that a message shows."""
 NOT_KNOWN = frozenset({"NAType", "NaTType"})
 """The types of pandas' marks for missing values."""
 
 
 def as_cells(values: Iterable[Any]) -> Cells:
-    """A column from memory as cells.
+    """A column from memory as cells; numbers and truth values with missing ones among them are numbers.
 
     Example:
-        >>> as_cells([True, False]), as_cells(["a", 1])
-        (array([1., 0.]), array(['a', 1], dtype=object))
+        >>> as_cells([True, None, False]), as_cells(["a", 1])
+        (array([ 1., nan,  0.]), array(['a', 1], dtype=object))
     """
-    array = values if isinstance(values, np.ndarray) else np.asarray(list(values), dtype=object)
-    if array.dtype == object and all(type(cell) in (int, float, bool) for cell in array):
-        array = array.astype(np.float64)
+    array = values if isinstance(values, np.ndarray) else _objects(list(values))
+    if array.dtype == object and not any(isinstance(cell, str) for cell in array):
+        found = [number(cell) for cell in array]
+        if None not in found:
+            return np.array(found, dtype=np.float64)
     return array.astype(np.float64 if array.dtype.kind in "fiub" else object)
+
+
+def _objects(values: list[Any]) -> Cells:
+    """A column of objects, also of objects that NumPy would take for rows."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def escaped(cell: Any) -> Any:
+    """A cell for a CSV file that a spreadsheet opens: texts that it would compute begin with an apostrophe.
+
+    Spreadsheets take texts that begin with = + - @, a tab or a return for formulas, and those may come from
+    strangers. Numbers, also such as -1.5, are written as they are, and so is every cell that is no text. CSV
+    files that programs read need no such marks: `read` would take the apostrophe for a part of the text.
+
+    Example:
+        >>> [escaped(cell) for cell in ("=HYPERLINK(A1)", "-1.5", -1.5, "red", None)]
+        ["'=HYPERLINK(A1)", '-1.5', -1.5, 'red', None]
+    """
+    is_formula = isinstance(cell, str) and cell.lstrip(" ").startswith(FORMULA)
+    return f"'{cell}" if is_formula and number(cell) is None else cell
 
 
 def is_missing(cell: Any) -> bool:
@@ -46,10 +76,26 @@ def is_missing(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in NOT_KNOWN
 
 
+def shown(cell: Any) -> str:
+    """A cell as messages show it, on one line and not too long.
+
+    Example:
+        >>> shown("red"), len(shown("x" * 1000)), shown(np.eye(2))
+        ("'red'", 80, 'array([[1., 0.], [0., 1.]])')
+    """
+    text = repr(cell[:LONG] if isinstance(cell, str) else cell)
+    line = " ".join(text.split()) if "\n" in text else text
+    return line if len(line) <= LONG else line[: LONG - 1] + "…"
+
+
 def number(cell: Any) -> float | None:
     """The number in a cell, NaN for missing, None if it is no number."""
+    if type(cell) is not str and isinstance(cell, SEVERAL):
+        return None
     try:
         value = float(cell)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf if cell > 0 else -math.inf
     except (TypeError, ValueError):
         return math.nan if is_missing(cell) else None
     return None if isinstance(cell, str) and "_" in cell else value  # Python reads "1_2" as 12
@@ -69,7 +115,7 @@ def as_numbers(cells: Cells, name: str, place: Place) -> Values:
     values, wrong = numbers(cells)
     if wrong is not None:
         raise DataError(
-            f"{place(wrong)}, column {name!r}: {cells[wrong]!r} is not a number. Fix: correct the cell, "
+            f"{place(wrong)}, column {name!r}: {shown(cells[wrong])} is not a number. Fix: correct the cell, "
             f"leave it empty (missing), or read the column as columns={{{name!r}: 'categorical'}}."
         )
     if np.isinf(values).any():

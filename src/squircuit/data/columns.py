@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing
+from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, shown
+from squircuit.data.facts import FAR, NEAR
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
+from squircuit.families.checks import is_finite
 
 Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -79,6 +83,8 @@ class Column:
 
     def encodes_like(self, other: Column) -> bool:
         """Whether a number means the same in both columns, as far as both know it."""
+        if self.states is None and other.states is None:
+            return True
         mine, theirs = (range(MANY) if c.states is None else c.states for c in (self, other))
         return all(a == b for a, b in zip(mine, theirs, strict=False))
 
@@ -95,6 +101,7 @@ class Column:
             return Categorical(self.size, ordered=self.kind == "count")
         if self.kind == "periodic":
             return Fourier(size | 1, period=self.high - self.low, centre=(self.low + self.high) / 2)
+        self._require_spread()
         margin = (self.high - self.low) / 10
         if continuous == "hermite":
             reach = max(self.high - self.loc, self.loc - self.low)
@@ -108,6 +115,14 @@ class Column:
             f"continuous={continuous!r} is unknown. Fix: pass 'hermite', 'legendre', 'fourier' or a "
             "function that takes a Column and returns a family."
         )
+
+    def _require_spread(self) -> None:
+        if not NEAR <= max(self.scale, self.high - self.low) <= FAR * REACH:
+            raise DataError(
+                f"column {self.name!r}: its numbers, {self.low:g} to {self.high:g}, are too close or too far "
+                f"apart for single precision. Fix: use another unit, or leave it out, "
+                f"columns={{{self.name!r}: 'drop'}}."
+            )
 
     def encode(self, cells: Cells, place: Place) -> tuple[Values, Mask]:
         """Numbers and the mask of missing cells, (n,) each; missing is 0 where discrete, NaN elsewhere."""
@@ -156,11 +171,11 @@ class Column:
         return self._states[cell]
 
     def _unknown(self, cell: str, where: str) -> DataError:
-        known = ", ".join(repr(category) for category in self.categories[:8])
+        known = ", ".join(shown(category) for category in self.categories[:8])
         more = f" and {self.size - 8} more" if self.size > 8 else ""
-        shown = repr(cell) if self.is_text else cell
+        given = shown(cell) if self.is_text else cell
         return DataError(
-            f"{where}, column {self.name!r}: unknown category {shown}; known are {known}{more}. "
+            f"{where}, column {self.name!r}: unknown category {given}; known are {known}{more}. "
             "Fix: correct the cell, leave it empty (missing), or train with data that has it."
         )
 
@@ -191,4 +206,41 @@ def _keys(cells: Cells, text: bool) -> Cells:
     """Cells as one comparable type; missing texts become ""."""
     if not text:
         return cells
-    return np.array(["" if is_missing(cell) else str(cell).strip() for cell in cells], dtype=str)
+    return np.array(["" if is_missing(cell) else _text(cell) for cell in cells], dtype=str)
+
+
+def _text(cell: Any) -> str:
+    """A cell as a text; a whole number is written as in a file, 1 and not 1.0."""
+    is_whole = isinstance(cell, float | np.floating) and math.isfinite(cell) and cell == int(cell)
+    return str(int(cell)) if is_whole else str(cell).strip()
+
+
+def column_from_dict(entry: Mapping[str, Any]) -> Column:
+    """The column of an entry of JSON data; a ValueError, KeyError or TypeError says why it is none."""
+    fields = dict(entry)
+    name, kind, categories = fields["name"], fields["kind"], fields["categories"]
+    if not isinstance(name, str) or kind not in KINDS or not isinstance(categories, list | tuple):
+        raise ValueError(f"{str(name)[:40]!r} with the type {str(kind)[:40]!r} is no column")
+    for field in ("low", "high", "loc", "scale"):
+        if not is_finite(fields[field]) or abs(fields[field]) > sys.float_info.max:
+            raise ValueError(f"column {name!r}: {field} is no finite number")
+    if type(fields["missing"]) is not int or fields["missing"] < 0:
+        raise ValueError(f"column {name!r}: missing is no number of cells")
+    column = Column(**fields | {"categories": tuple(categories)})
+    _require_states(column)
+    return column
+
+
+def _require_states(column: Column) -> None:
+    """Refuse states that are not distinct or not of one type, and ranges that are empty or too long."""
+    states = column.categories
+    of_one_type = all(isinstance(state, str) for state in states) or all(is_finite(state) for state in states)
+    most = {"binary": 2, "categorical": MANY}.get(column.kind, 0)
+    if not of_one_type or len(set(states)) < len(states) or len(states) > most or (most and not states):
+        raise ValueError(f"column {column.name!r}: its categories are not those of a {column.kind} column")
+    width = column.high - column.low
+    is_count = width < MANY and column.low == int(column.low) and column.high == int(column.high)
+    if width < 0 or column.scale < 0 or (column.kind == "count" and not is_count):
+        raise ValueError(f"column {column.name!r}: {column.low:g} to {column.high:g} is no range")
+    if column.kind == "periodic" and width == 0:
+        raise ValueError(f"column {column.name!r}: a period of 0")

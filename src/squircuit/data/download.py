@@ -7,14 +7,16 @@ import hashlib
 import http.client
 import os
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from squircuit.data.idx import plain_bytes, unzipped
-from squircuit.errors import DataError
+from squircuit.errors import DataError, ParameterError
 from squircuit.storage.atomic import replace
+from squircuit.storage.words import one_line, without_fix
 
 Progress = Callable[[str, int, int], None]
 """Called with the file's name, the bytes done, and the bytes in all (0: unknown)."""
@@ -22,6 +24,10 @@ Progress = Callable[[str, int, int], None]
 CHUNK = 1 << 18
 TIMEOUT = 30.0
 """Seconds without a byte before a mirror is given up."""
+MOST_SECONDS = 900.0
+"""For one file from one mirror, however steadily its bytes drip."""
+MOST_BYTES = 2**28
+"""Of one file; the largest here has 26 MB, decompressed 47 MB."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,13 @@ def data_folder(folder: str | Path | None = None) -> Path:
         >>> data_folder("somewhere").name
         'somewhere'
     """
-    chosen = folder or os.environ.get("SQUIRCUIT_DATA") or Path.home() / ".cache" / "squircuit"
-    return Path(chosen).expanduser()
+    chosen = folder or os.environ.get("SQUIRCUIT_DATA") or "~/.cache/squircuit"
+    try:
+        return Path(chosen).expanduser()
+    except (TypeError, RuntimeError) as error:  # a user who has no home
+        raise ParameterError(
+            f"{chosen!r} is no folder ({one_line(error)}). Fix: pass folder= or set SQUIRCUIT_DATA."
+        ) from error
 
 
 def fetch(files: Sequence[RemoteFile], folder: Path, progress: Progress | None = None) -> list[bytes]:
@@ -56,10 +67,20 @@ def fetch(files: Sequence[RemoteFile], folder: Path, progress: Progress | None =
     Raises:
         DataError: if a file does not match its checksum, or cannot be downloaded.
     """
-    missing = [file for file in files if not (folder / file.path).exists()]
+    missing = [file for file in files if not is_there(folder / file.path)]
     for position, file in enumerate(missing):
         _download(file, folder, missing[position:], progress or print_progress)
     return [verified(file, folder) for file in files]
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file; one clear error where nobody may look."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path}: cannot be opened ({one_line(error)}). Fix: pass another folder= or set SQUIRCUIT_DATA."
+        ) from error
 
 
 def verified(file: RemoteFile, folder: Path) -> bytes:
@@ -90,35 +111,68 @@ def _download(file: RemoteFile, folder: Path, missing: Sequence[RemoteFile], pro
         try:
             content = _received(url, Path(file.path).name, progress)
             if hashlib.sha256(unzipped(content, url)).hexdigest() == file.sha256:
-                return _write(folder / file.path, content)
+                break
             reasons.append(f"{url}: wrong checksum")
-        except (OSError, http.client.HTTPException, DataError) as error:  # URLError and timeouts are OSErrors
-            reasons.append(f"{url}: {error}")
-    raise DataError(_what_to_put_where(folder, missing, reasons))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # URLError and timeouts are OSErrors; addresses, also those a mirror sends us to, ValueErrors
+            reasons.append(f"{url}: {without_fix(error)}")
+    else:
+        raise DataError(_what_to_put_where(folder, missing, reasons))
+    _write(folder / file.path, content)
 
 
 def _received(url: str, name: str, progress: Progress) -> bytes:
+    """The bytes of an address, no more and no longer than the limits."""
     request = urllib.request.Request(url, headers={"User-Agent": "squircuit"})
+    end = time.monotonic() + MOST_SECONDS
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        total, content = int(response.headers.get("Content-Length") or 0), bytearray()
-        while chunk := response.read(CHUNK):
+        total, content = _length(response.headers.get("Content-Length")), bytearray()
+        read = getattr(response, "read1", response.read)  # what is there, and not all that was asked for
+        while chunk := read(CHUNK):
             content += chunk
+            _require_limits(len(content), total, end)
             progress(name, len(content), total)
+    if len(content) < total:
+        raise OSError(f"it ended after {len(content):,} of {total:,} bytes")
     return bytes(content)
+
+
+def _require_limits(done: int, total: int, end: float) -> None:
+    if max(done, total) > MOST_BYTES:
+        raise OSError(f"{max(done, total):,} bytes, {MOST_BYTES:,} are the most")
+    if time.monotonic() > end:
+        raise OSError(f"not done after {MOST_SECONDS:g} seconds")
+
+
+def _length(header: str | None) -> int:
+    """The number of bytes that a mirror announces; 0 (unknown) where it is no number.
+
+    Example:
+        >>> _length("1024"), _length("abc"), _length("-1"), _length(None)
+        (1024, 0, 0, 0)
+    """
+    text = (header or "").strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else 0
 
 
 def _write(path: Path, content: bytes) -> None:
     """As a gzip file."""
     packed = content if content[:2] == b"\x1f\x8b" else gzip.compress(content, mtime=0)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path.parent}: the folder cannot be made ({one_line(error)}). "
+            "Fix: pass another folder= or set SQUIRCUIT_DATA."
+        ) from error
     replace(path, packed)
 
 
 def _what_to_put_where(folder: Path, missing: Sequence[RemoteFile], reasons: Sequence[str]) -> str:
-    wanted = "\n".join(f"  {folder / file.path}   from {file.urls[0]}" for file in missing)
-    why = "; ".join(reasons)
+    wanted = "; ".join(f"{folder / file.path} from {file.urls[0]}" for file in missing if file.urls)
+    why = " ".join("; ".join(reasons).split()) or "no mirror is known"
     return (
         f"cannot download {Path(missing[0].path).name} ({why}). Fix: with a network, try again; without one, "
         f"put these files there (as they are, or gzip-compressed under these names), or pass folder= or set "
-        f"SQUIRCUIT_DATA to where they are:\n{wanted}"
+        f"SQUIRCUIT_DATA to where they are: {' '.join(wanted.split())}."
     )

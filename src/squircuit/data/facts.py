@@ -10,6 +10,8 @@ import numpy as np
 
 from squircuit.data.cells import Cells, Place, Values, is_missing, number, numbers
 
+FAR, NEAR = 1e30, 1e-30
+"""Models compute in single precision, which ends at 3e38 and 1e-38."""
 MOST = 4096
 """Distinct values are counted up to here."""
 
@@ -18,6 +20,13 @@ class Text(NamedTuple):
     """A cell that is no number, and where it is."""
 
     cell: str
+    where: str
+
+
+class Number(NamedTuple):
+    """A number, and where it is."""
+
+    size: float
     where: str
 
 
@@ -32,6 +41,7 @@ class Facts:
         integral: whether every number is an integer.
         distinct: different values, numbers or (of cells read as objects) texts; at most `MOST` + 1.
         text: the first cell that is no number.
+        farthest: of numbers that no model computes with, the one that is farthest from 0, and where it is.
 
     Example:
         >>> here = lambda row: f"row {row}"
@@ -50,6 +60,7 @@ class Facts:
     integral: bool = True
     distinct: frozenset[Any] = frozenset()
     text: Text | None = None
+    farthest: Number | None = None
 
     @staticmethod
     def of(cells: Cells, place: Place) -> Facts:
@@ -57,17 +68,19 @@ class Facts:
         values, wrong = numbers(cells)
         known = values[np.isfinite(values)]
         gone = int(np.isnan(values).sum()) if wrong is None else sum(is_missing(cell) for cell in cells)
+        mean, squares = _moments(known)
         return Facts(
             missing=gone,
             count=len(cells) - gone,
             numbers=int((~np.isnan(values)).sum()),
             low=float(known.min(initial=math.inf)),
             high=float(known.max(initial=-math.inf)),
-            mean=float(known.mean()) if len(known) else 0.0,
-            squares=float(np.square(known - known.mean()).sum()) if len(known) else 0.0,
+            mean=mean,
+            squares=squares,
             integral=bool((known == np.floor(known)).all()),
             distinct=_distinct(cells, values),
             text=None if wrong is None else Text(str(cells[wrong]), place(wrong)),
+            farthest=_farthest(values, place),
         )
 
     def __add__(self, other: Facts) -> Facts:
@@ -84,6 +97,7 @@ class Facts:
             integral=self.integral and other.integral,
             distinct=_union(self.distinct, other.distinct),
             text=self.text or other.text,
+            farthest=max((n for n in (self.farthest, other.farthest) if n), default=None),
         )
 
     @property
@@ -96,6 +110,20 @@ class Facts:
         if self.text is not None:
             return tuple(sorted({str(value) for value in self.distinct}))
         return tuple(sorted({_plain(value) for value in self.distinct}))
+
+
+def _moments(known: Values) -> tuple[float, float]:
+    """Mean and Σ (x − mean)²; infinite where numbers are too large, which `infer` says with their place."""
+    if not len(known):
+        return 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(known.mean()), float(np.square(known - known.mean()).sum())
+
+
+def _farthest(values: Values, place: Place) -> Number | None:
+    sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
+    row = int(np.argmax(sizes)) if len(sizes) else -1
+    return Number(float(sizes[row]), place(row)) if row >= 0 and sizes[row] > FAR else None
 
 
 def _distinct(cells: Cells, values: Values) -> frozenset[Any]:

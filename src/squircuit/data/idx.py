@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from squircuit.data.reading import decompressed, readable
 from squircuit.errors import DataError
+from squircuit.storage.checks import require_readable
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 """The third byte of the file → the type of its values; numbers are stored big-endian."""
+MOST_AXES = 32
 
 
 def read_idx(path: str | Path) -> NDArray[Any]:
@@ -38,23 +39,14 @@ def read_idx(path: str | Path) -> NDArray[Any]:
 
 def plain_bytes(path: Path) -> bytes:
     """The content of a file, decompressed where it is gzip."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). Fix: check the path.") from error
-    return unzipped(content, str(path))
+    require_readable(path, DataError)
+    with readable(path, "bytes", "copy it again"):
+        return unzipped(path.read_bytes(), str(path))
 
 
 def unzipped(content: bytes, where: str) -> bytes:
     """Bytes decompressed where they are gzip, else as they are."""
-    if content[:2] != b"\x1f\x8b":
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{where}: damaged gzip file ({error}). Fix: delete it and fetch it again."
-        ) from error
+    return decompressed(content, where) if content[:2] == b"\x1f\x8b" else content
 
 
 def parse_idx(content: bytes, where: str) -> NDArray[Any]:
@@ -66,7 +58,12 @@ def parse_idx(content: bytes, where: str) -> NDArray[Any]:
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise DataError(f"{where}: the IDX header is cut off after {len(content)} of {start} bytes.")
+        raise DataError(
+            f"{where}: the IDX header is cut off after {len(content)} of {start} bytes. "
+            "Fix: fetch the file again."
+        )
+    if content[3] > MOST_AXES:
+        raise DataError(f"{where}: an IDX array of {content[3]} axes. Fix: pass one of at most {MOST_AXES}.")
     shape = tuple(int(length) for length in np.frombuffer(content[4:start], ">u4"))
     dtype = np.dtype(TYPES[content[2]])
     expected = start + math.prod(shape) * dtype.itemsize

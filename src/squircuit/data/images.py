@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -11,9 +13,11 @@ from numpy.typing import NDArray
 
 from squircuit.data.cells import as_cells
 from squircuit.data.optional import need
+from squircuit.data.reading import readable
 from squircuit.data.schema import Chunk
 from squircuit.data.sources import Source
 from squircuit.errors import DataError
+from squircuit.storage.checks import require_readable
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 GREY = frozenset({"1", "L", "LA"})
@@ -37,17 +41,14 @@ class ImageSource(Source):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._pillow = need("PIL.Image", "reading folders of images")
-        self.files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+        with readable(path, "a folder of images", "check who may read it"):
+            found = [file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES]
+            self.files = sorted(file for file in found if not file.is_dir())
         if not self.files:
             raise DataError(
                 f"{path}: no images in this folder. Fix: pass one with files {', '.join(sorted(SUFFIXES))}."
             )
         self.shape = self._levels(self.files[0]).shape
-        if np.prod(self.shape) > MOST:
-            raise DataError(
-                f"{self.files[0]}: an image of shape {self.shape} has {np.prod(self.shape):,} values, each a "
-                f"column; {MOST:,} are the most. Fix: make all images smaller, such as 32×32."
-            )
         self.names = tuple(f"pixel{i}" for i in range(int(np.prod(self.shape))))
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
@@ -68,12 +69,26 @@ class ImageSource(Source):
 
     def _levels(self, file: Path) -> NDArray[np.uint8]:
         """(height, width) or (height, width, 3)."""
-        try:
+        require_readable(file, DataError)
+        with readable(file, "an image", "remove it or save it again"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of large images, which are refused here before they are decoded
             with self._pillow.open(file) as image:
+                self._require_small(file, image)
                 converted: Any = image.convert("L" if image.mode in GREY else "RGB")
                 return np.asarray(converted, dtype=np.uint8)
-        except (OSError, ValueError, SyntaxError) as error:
-            raise DataError(f"{file}: not an image that Pillow reads ({error}). Fix: remove it.") from error
+
+    def _require_small(self, file: Path, image: Any) -> None:
+        """Refuse by its header an image that is too large, or has levels that a byte does not hold."""
+        shape = (image.height, image.width) + (() if image.mode in GREY else (3,))
+        if math.prod(shape) > MOST:
+            raise DataError(
+                f"{file}: an image of shape {shape} has {math.prod(shape):,} values, each a column; {MOST:,} "
+                "are the most. Fix: make all images smaller, such as 32×32."
+            )
+        if image.mode == "F" or image.mode.startswith("I"):
+            raise DataError(
+                f"{file}: levels of more than 8 bits ({image.mode}). Fix: save images with levels 0 to 255."
+            )
 
 
 def _place(files: Sequence[Path]) -> Any:

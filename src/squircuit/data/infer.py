@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 
+from squircuit.data.cells import shown
 from squircuit.data.columns import KINDS, Column, Kind
-from squircuit.data.facts import MOST, Facts
+from squircuit.data.facts import FAR, MOST, NEAR, Facts
 from squircuit.errors import DataError, ParameterError, suggestion
 
 FEW = 256
 """The most states of a column that is inferred to be discrete."""
+
+EXACT = 2.0**53
+"""Whole numbers up to here are exact as floats."""
 
 LIKE_A_NUMBER = re.compile(r"[-+]?[€$£]?\d[\d.,' ]*[%€$£]?")
 """A number with a decimal comma, marks between thousands, or a unit."""
@@ -34,7 +38,7 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
         >>> infer("n", seen, "data.csv").family(), infer("n", seen, "data.csv", "categorical").categories
         (Categorical(size=8, ordered=True), (0, 3, 7))
     """
-    if facts.count == 0 and wish is None:
+    if facts.count == 0 and wish in (None, "continuous"):
         raise DataError(
             f"{source}, column {name!r}: every cell is missing. "
             f"Fix: leave it out, columns={{{name!r}: 'drop'}}."
@@ -46,7 +50,7 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
     if kind == "count":
         return _count(name, facts, source, numbers)
     if kind == "periodic":
-        return _periodic(name, facts, numbers)
+        return _periodic(name, facts, source, numbers)
     return _continuous(name, facts, source)
 
 
@@ -68,19 +72,19 @@ def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> 
     ways = f"columns={{{name!r}: 'categorical'}} to keep it or columns={{{name!r}: 'drop'}} to leave it out"
     if 2 * facts.numbers > facts.count:
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} is not a number, but most of the "
+            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} is not a number, but most of the "
             f"column is. Fix: correct the cell, leave it empty (missing), or say {ways}."
         )
     if all(LIKE_A_NUMBER.fullmatch(str(value)) for value in facts.distinct):
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} looks like a number, but is not "
+            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} looks like a number, but is not "
             f"written as one. Fix: write a decimal point, and no units or commas; or say {ways}."
         )
     if distinct > FEW:
         more = "more than " if distinct > MOST else ""
         raise DataError(
             f"{source}, column {name!r}: {more}{min(distinct, MOST)} different texts, such as "
-            f"{facts.text.cell!r}; it seems to hold names or dates. Fix: say {ways}."
+            f"{shown(facts.text.cell)}; it seems to hold names or dates. Fix: say {ways}."
         )
 
 
@@ -114,9 +118,9 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
     categories = facts.categories()
     most = 2 if kind == "binary" else MOST
     if len(categories) > most or not categories:
-        shown = ", ".join(repr(category) for category in categories[:4])
+        some = ", ".join(shown(category) for category in categories[:4])
         raise DataError(
-            f"{source}, column {name!r}: {len(categories)} different values ({shown}, …) where a "
+            f"{source}, column {name!r}: {len(categories)} different values ({some}, …) where a "
             f"{kind} column has 1 to {most}. "
             f"Fix: choose another type, or leave it out with columns={{{name!r}: 'drop'}}."
         )
@@ -127,8 +131,8 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
 def _require_numbers(name: str, kind: str, facts: Facts, source: str) -> None:
     if facts.text is not None:
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {facts.text.cell!r} is not a number, but the column is "
-            f"read as {kind}. Fix: correct the cell, leave it empty (missing), or read it as 'categorical'."
+            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} is not a number, but the column "
+            f"is read as {kind}. Fix: correct the cell, leave it empty (missing), or say 'categorical'."
         )
     if kind == "count" and not facts.integral:
         raise DataError(
@@ -140,7 +144,8 @@ def _require_numbers(name: str, kind: str, facts: Facts, source: str) -> None:
 def _count(name: str, facts: Facts, source: str, numbers: list[float]) -> Column:
     low = 0.0 if facts.low >= 0 and facts.high < FEW else facts.low
     first, last = numbers or (low, facts.high)
-    if not (first <= last and last - first < MOST and first == int(first) and last == int(last)):
+    is_range = first <= last and last - first < MOST and max(abs(first), abs(last)) <= EXACT
+    if not (is_range and first == int(first) and last == int(last)):
         raise DataError(
             f"{source}, column {name!r}: {first:g} to {last:g} is no range of 1 to {MOST} integers. "
             "Fix: read it as 'continuous', or give the range as 'count:LOW:HIGH'."
@@ -148,12 +153,14 @@ def _count(name: str, facts: Facts, source: str, numbers: list[float]) -> Column
     return Column(name, "count", low=first, high=last, missing=facts.missing)
 
 
-def _periodic(name: str, facts: Facts, numbers: list[float]) -> Column:
+def _periodic(name: str, facts: Facts, source: str, numbers: list[float]) -> Column:
     period, start = [*numbers, 0.0][:2]
-    if not 0 < period < float("inf"):
+    if not (NEAR <= period <= FAR and abs(start) <= FAR):
         raise ParameterError(
-            f"column {name!r}: period {period:g}. Fix: give a period > 0, as 'periodic:360'."
+            f"column {name!r}: period {period:g} from {start:g}. "
+            f"Fix: give a period > 0, as 'periodic:360', and numbers from {NEAR:g} to {FAR:g}."
         )
+    _refuse_far_numbers(name, facts, source)
     return Column(name, "periodic", low=start, high=start + period, missing=facts.missing)
 
 
@@ -163,5 +170,18 @@ def _continuous(name: str, facts: Facts, source: str) -> Column:
             f"{source}, column {name!r}: constant ({facts.low:g}), so it has no density. Fix: leave it out, "
             f"columns={{{name!r}: 'drop'}}, or keep it as 'categorical'."
         )
+    _refuse_far_numbers(name, facts, source)
     scale = facts.deviation
     return Column(name, "continuous", (), facts.low, facts.high, facts.mean, scale, facts.missing)
+
+
+def _refuse_far_numbers(name: str, facts: Facts, source: str) -> None:
+    """Numbers that no model can compute with, each of which is more likely a mark for something else."""
+    if facts.farthest is None:
+        return
+    size, where = facts.farthest
+    raise DataError(
+        f"{where if source in where else f'{source}, {where}'}, column {name!r}: ±{size:g} is too large, "
+        f"{FAR:g} is the most. Fix: correct the cell, leave it empty (missing), or leave the column out, "
+        f"columns={{{name!r}: 'drop'}}."
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from squircuit.data.cells import Cells, as_cells
-from squircuit.data.schema import Chunk, plain
+from squircuit.data.cells import SEVERAL, Cells, as_cells, shown
+from squircuit.data.reading import require_names
+from squircuit.data.schema import Chunk, column_of, is_frame, names_of, plain
 from squircuit.data.sources import Source, numbered, wish_of
 from squircuit.data.tabular import Table, Wishes, inferred
 from squircuit.errors import DataError
@@ -43,50 +44,59 @@ class MemorySource(Source):
 
     def __init__(self, rows: Any) -> None:
         self.path = Path("data")  # what errors call it
-        if isinstance(rows, Mapping) or hasattr(rows, "columns"):
-            self._columns, self._dates = _named_columns(rows), _dates(rows)
+        if is_frame(rows):
+            self._columns, self._dates = _named_columns(rows)
             self.names = tuple(self._columns)
         else:
             array, self._dates = _array(rows), []
             self.named, self.names = False, numbered(int(np.prod(array.shape[1:])))
             self.shape, self.wish = array.shape[1:] if array.ndim > 2 else None, wish_of(array)
             flat = array.reshape(len(array), -1)
+            require_names(self.path, self.names)
             self._columns = {name: as_cells(flat[:, int(name)]) for name in self.names}
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
+        asked = frozenset(names)
         for name in self._dates:
-            if name in names:
+            if name in asked:
                 raise DataError(
                     f"column {name!r} holds dates or times. Fix: make numbers of them, such as the day of "
                     f"the year for 'periodic:366', or leave it out, columns={{{name!r}: 'drop'}}."
                 )
+        for name in names:
+            _require_cells(name, self._columns[name])
         yield Chunk(tuple(names), tuple(self._columns[name] for name in names), lambda row: f"row {row}")
 
 
-def _named_columns(rows: Any) -> dict[str, Cells]:
-    names = list(rows) if isinstance(rows, Mapping) else list(rows.columns)
-    cells = {str(name): as_cells(np.asarray(rows[name])) for name in names}
-    lengths = {name: len(column) for name, column in cells.items()}
-    if not cells or len(cells) < len(names) or len(set(lengths.values())) > 1 or 0 in lengths.values():
-        raise DataError(
-            f"columns of lengths {lengths} are no table. Fix: give each a name of its own and a cell a row."
-        )
-    return cells
+def _named_columns(rows: Any) -> tuple[dict[str, Cells], list[str]]:
+    """The columns by their names, and which of them hold points in time or times between them."""
+    names = names_of(rows)
+    require_names(Path("data"), [str(name) for name in names])
+    arrays = {str(name): column_of(rows, name) for name in names}
+    lengths = {name: len(column) for name, column in arrays.items()}
+    if len(set(lengths.values())) != 1 or 0 in lengths.values():
+        some = dict(list(lengths.items())[:8])
+        raise DataError(f"columns of lengths {some} are no table. Fix: give each column a cell for each row.")
+    cells = {name: as_cells(column) for name, column in arrays.items()}
+    return cells, [name for name, column in arrays.items() if column.dtype.kind in "mM"]
 
 
-def _dates(rows: Any) -> list[str]:
-    """The names of columns of points in time, or of times between them."""
-    names = list(rows) if isinstance(rows, Mapping) else list(rows.columns)
-    return [str(name) for name in names if np.asarray(rows[name]).dtype.kind in "mM"]
+def _require_cells(name: str, cells: Cells) -> None:
+    """Refuse cells that hold several values."""
+    if cells.dtype != object:
+        return
+    for row, cell in enumerate(cells):
+        if isinstance(cell, SEVERAL):
+            raise DataError(
+                f"row {row}, column {name!r}: {shown(cell)} is neither number nor text. "
+                f"Fix: give one value a cell, or leave the column out, columns={{{name!r}: 'drop'}}."
+            )
 
 
 def _array(rows: Any) -> Any:
     if isinstance(rows, str | Path):
         raise DataError(f"{str(rows)!r} is a name. Fix: pass sq.data.read(path) or sq.data.load(name).")
-    try:
-        array = plain(rows)
-    except (TypeError, ValueError) as error:  # ragged lists
-        raise DataError(f"the data is no table ({error}). Fix: give all rows as many cells.") from error
+    array = plain(rows)
     if array.ndim < 2 or array.size == 0 or array.dtype.kind not in "fiubUO":
         raise DataError(
             f"the data has shape {array.shape} of {array.dtype}. Fix: pass (n, d) numbers or texts, a "

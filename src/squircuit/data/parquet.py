@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
 from squircuit.data.cells import Cells
 from squircuit.data.optional import need
+from squircuit.data.reading import readable, require_names
 from squircuit.data.schema import Chunk
 from squircuit.data.sources import Source
 from squircuit.errors import DataError
@@ -21,15 +23,15 @@ class ParquetSource(Source):
         self.path = path
         self._arrow = need("pyarrow", "reading Parquet files")
         parquet = need("pyarrow.parquet", "reading Parquet files")
-        try:
+        with readable(path, "Parquet", "write it again"):
             self._file = parquet.ParquetFile(path)
-        except (OSError, self._arrow.ArrowException) as error:
-            raise DataError(f"{path}: cannot be read as Parquet ({error}). Fix: write it again.") from error
-        self.names = tuple(self._file.schema_arrow.names)
-        groups = range(self._file.num_row_groups)
-        self.sizes = [int(self._file.metadata.row_group(group).num_rows) for group in groups]
-        if not sum(self.sizes) or not self.names:
+            self.names = tuple(str(name) for name in self._file.schema_arrow.names)
+            groups = range(self._file.num_row_groups)
+            self.sizes = [int(self._file.metadata.row_group(group).num_rows) for group in groups]
+        if sum(self.sizes) < 1 or min(self.sizes) < 0 or not self.names:
             raise DataError(f"{path}: the file has no rows. Fix: pass a file with data.")
+        require_names(path, self.names)
+        self._starts = [0, *itertools.accumulate(self.sizes)]
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
         for group in range(len(self.sizes)):
@@ -38,18 +40,20 @@ class ParquetSource(Source):
 
     def group(self, group: int, names: Sequence[str]) -> Chunk:
         """The rows of one row group."""
-        start = sum(self.sizes[:group])
-        try:
+        start = self._starts[group]
+        with readable(self.path, f"Parquet, row group {group}", "write it again"):
             table = self._file.read_row_group(group, columns=list(names))
-        except (OSError, self._arrow.ArrowException) as error:
-            raise DataError(f"{self.path}: row group {group} is damaged ({error}).") from error
-        cells = tuple(self._cells(table.column(name), name) for name in names)
+            if len(table) != self.sizes[group]:
+                raise ValueError(f"{len(table)} rows, expected {self.sizes[group]}")
+            cells = tuple(self._cells(table.column(name), name) for name in names)
         return Chunk(tuple(names), cells, lambda row: f"{self.path}, row {start + row}")
 
     def _cells(self, column: Any, name: str) -> Cells:
         types, kind = self._arrow.types, column.type
         if types.is_dictionary(kind):
             column, kind = column.cast(kind.value_type), kind.value_type
+        if types.is_string_view(kind):
+            column, kind = column.cast(self._arrow.string()), self._arrow.string()
         if types.is_string(kind) or types.is_large_string(kind):
             return column.to_numpy().astype(object)  # type: ignore[no-any-return]
         if types.is_boolean(kind):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squircuit.data.columns import Column, wrap
-from squircuit.data.download import Progress, RemoteFile, data_folder, fetch, verified
+from squircuit.data.download import Progress, RemoteFile, data_folder, fetch, is_there, verified
 from squircuit.data.idx import parse_idx
 from squircuit.data.optional import need
 from squircuit.data.synthetic import GENERATORS
@@ -114,9 +114,9 @@ def _known(name: str) -> None:
 
 
 def _verdict(file: RemoteFile, folder: Path) -> str:
-    if not (folder / file.path).exists():
-        return "missing"
     try:
+        if not is_there(folder / file.path):
+            return "missing"
         verified(file, folder)
     except DataError as error:
         return str(error)
@@ -181,7 +181,7 @@ IMAGES = {
     "fashion-mnist": (
         (
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets",
         ),
         "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
         "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",

@@ -7,14 +7,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from squircuit.data.cells import Cells, Mask, Place, as_cells
-from squircuit.data.columns import Column
+from squircuit.data.cells import Cells, Mask, Place, as_cells, shown
+from squircuit.data.columns import Column, column_from_dict
 from squircuit.errors import DataError, FormatError
 from squircuit.families import Family
+from squircuit.storage.words import one_line
 
+KNOWN_TO_NUMPY = (torch.float16, torch.float32, torch.float64)
+"""It knows neither bfloat16 nor float8."""
 Rows = NDArray[Any]
 """(n, d), int64 where every column is discrete, else float64."""
 
@@ -98,7 +102,12 @@ class Schema:
 
     def decode(self, rows: ArrayLike, missing: ArrayLike | None = None) -> list[list[Any]]:
         """Encoded rows, or samples of a model, as original values; None where missing."""
-        values = plain(rows).astype(np.float64)
+        try:
+            values = plain(rows).astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"decode: {one_line(error)}. Fix: pass the numbers that encode gave, or samples of a model."
+            ) from error
         self._require_width(values.shape, "decode")
         if missing is not None:
             values[np.broadcast_to(plain(missing).astype(bool), values.shape)] = np.nan
@@ -132,17 +141,23 @@ class Schema:
     def from_dict(document: Mapping[str, Any]) -> Schema:
         """The schema that `to_dict` described."""
         try:
-            entries = [dict(entry) for entry in document["columns"]]
-            return Schema(tuple(Column(**e | {"categories": tuple(e["categories"])}) for e in entries))
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"not the description of a schema: {error!r}. Fix: use to_dict.") from error
+            columns = tuple(column_from_dict(entry) for entry in document["columns"])
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise FormatError(
+                f"not the description of a schema: {one_line(error)}. Fix: pass what to_dict gave."
+            ) from error
+        if len({column.name for column in columns}) < len(columns):
+            raise FormatError(
+                "not the description of a schema: a name is there twice. Fix: pass what to_dict gave."
+            )
+        return Schema(columns)
 
     def __str__(self) -> str:
         header = ("column", "type", "states", "values", "missing")
         return aligned([header, *(_described(column) for column in self.columns)])
 
     def _chunk(self, rows: Any) -> Chunk:
-        if isinstance(rows, Mapping) or hasattr(rows, "columns"):
+        if is_frame(rows):
             return self._named_chunk(rows)
         if not isinstance(rows, Sequence):
             rows = plain(rows)
@@ -151,19 +166,20 @@ class Schema:
         for position, row in enumerate(rows):
             if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(self.columns):
                 raise DataError(
-                    f"row {position}: {row!r} is not a row of {len(self.columns)} cells. "
+                    f"row {position}: {shown(row)} is not a row of {len(self.columns)} cells. "
                     f"Fix: give one cell for each of {', '.join(self.names[:8])}."
                 )
         return self._made([as_cells([row[i] for row in rows]) for i in range(len(self.columns))])
 
     def _named_chunk(self, rows: Any) -> Chunk:
-        present = list(rows) if isinstance(rows, Mapping) else list(rows.columns)
+        there = names_of(rows)
+        present = frozenset(name for name in there if isinstance(name, str))
         for name in self.names:
             if name not in present:
                 raise DataError(
-                    f"there is no column {name!r}, only {present[:8]!r}. Fix: add it or rename one."
+                    f"there is no column {name!r}, only {there[:8]!r}. Fix: add it or rename one."
                 )
-        cells = [as_cells(np.asarray(rows[name])) for name in self.names]
+        cells = [as_cells(column_of(rows, name)) for name in self.names]
         if len({len(column) for column in cells}) > 1:
             lengths = {name: len(column) for name, column in zip(self.names, cells, strict=True)}
             raise DataError(f"columns of different lengths: {lengths}. Fix: give one cell for each row.")
@@ -181,8 +197,63 @@ class Schema:
 
 
 def plain(values: Any) -> NDArray[Any]:
-    """Numbers as a NumPy array, from a tensor on any device, too."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    """Numbers as a NumPy array, from a tensor on any device and of any precision, too.
+
+    Example:
+        >>> import torch
+        >>> plain(torch.tensor([0.5], dtype=torch.bfloat16))
+        array([0.5], dtype=float32)
+    """
+    try:
+        return _of_tensor(values) if isinstance(values, Tensor) else np.asarray(values)
+    except (TypeError, ValueError, RuntimeError, MemoryError) as error:  # ragged, sparse, without values
+        raise DataError(
+            f"the data is no table of numbers or texts ({one_line(error)}). "
+            "Fix: pass a dense array or tensor, or rows with equally many cells."
+        ) from error
+
+
+def _of_tensor(values: Tensor) -> NDArray[Any]:
+    found = values.detach().cpu().resolve_conj().resolve_neg()
+    if found.is_floating_point() and found.dtype not in KNOWN_TO_NUMPY:
+        found = found.float()
+    return found.numpy()
+
+
+def is_frame(rows: Any) -> bool:
+    """Whether rows have named columns: a mapping, or a data frame of any library."""
+    return isinstance(rows, Mapping) or hasattr(rows, "columns")
+
+
+def names_of(rows: Any) -> list[Any]:
+    """The names of the columns of a mapping or a data frame; those of Arrow are in another attribute."""
+    if isinstance(rows, Mapping):
+        return list(rows)
+    return list(rows.column_names if hasattr(rows, "column_names") else rows.columns)
+
+
+def _dense(column: Any) -> Any:
+    """A column of Arrow without a dictionary: NumPy would get a category where a cell is missing."""
+    kind: Any = getattr(column, "type", None)
+    return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
+
+
+def column_of(rows: Any, name: Any) -> NDArray[Any]:
+    """One column of a mapping or a data frame as an array, (n,)."""
+    try:
+        column = plain(_dense(rows[name]))
+    except DataError as error:
+        raise DataError(f"column {name!r}: {error}") from error
+    except Exception as error:  # a library of data frames, with errors of its own
+        raise DataError(
+            f"column {name!r}: no array can be made of it ({one_line(error)}). Fix: give numbers or texts."
+        ) from error
+    if column.ndim != 1:
+        raise DataError(
+            f"column {name!r}: an array of shape {column.shape}. Fix: give one cell for each row, and each "
+            "column a name of its own."
+        )
+    return column
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
+import warnings
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, final
 
@@ -15,11 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squircuit.data.cells import as_cells, number
+from squircuit.data.reading import MOST_COLUMNS, readable, require_memory, require_names
 from squircuit.data.schema import Chunk
-from squircuit.errors import DataError
+from squircuit.errors import DataError, ParameterError
+from squircuit.storage.words import one_line
 
 CHUNK = 65_536
 """Rows that are in memory at once."""
+MOST_LINE = 2**26
+"""Characters of one line of a CSV file."""
+SOME_COLUMNS = 4
+"""From here on a first row of 0, 1, 2, … is no coincidence."""
 
 
 class Source(ABC):
@@ -29,6 +38,7 @@ class Source(ABC):
         path: of the file.
         names: of its columns; "0", "1", … where the file has none.
         named: whether the file has names.
+        guessed: whether nobody said that it has names, so that its first row may have been taken for them.
         wish: the type of every column, where the file says it, as for `infer`.
         shape: of one row, where it is an image, else None.
     """
@@ -36,6 +46,7 @@ class Source(ABC):
     path: Path
     names: tuple[str, ...]
     named: bool = True
+    guessed: bool = False
     wish: str | None = None
     shape: tuple[int, ...] | None = None
 
@@ -54,12 +65,16 @@ class CsvSource(Source):
 
     def __init__(self, path: Path, header: bool | None = None, delimiter: str | None = None) -> None:
         self.path, self._delimiter = path, delimiter or ","
+        _require_delimiter(self._delimiter)
         first = self._first_line()
         self._delimiter = delimiter or max(",;\t|", key=first.count)
         _, cells = next(self._lines())
         self.named = header if header is not None else any(number(cell) is None for cell in cells)
+        self.guessed = header is None
         self.names = tuple(cell.strip() for cell in cells) if self.named else numbered(len(cells))
-        _require_unique(path, self.names)
+        require_names(path, self.names, "; if the first line holds data, pass header=False")
+        if self.guessed and not self.named:
+            _warn_of_numbers_as_names(path, cells)
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
         chosen, block, found = self.positions(names), [], False
@@ -84,39 +99,61 @@ class CsvSource(Source):
             next(lines)
         for line, cells in lines:
             if len(cells) != width:
+                longer = any("\n" in cell for cell in cells)
+                hint = ", which a quote continues on the lines below," if longer else ""
                 raise DataError(
-                    f"{self.path}, line {line}: {len(cells)} cells, but the first line has {width}. "
+                    f"{self.path}, line {line}{hint}: {len(cells)} cells, but the first line has {width}. "
                     f"Fix: correct the line; cells end at {self._delimiter!r}, else pass delimiter=."
                 )
             yield line, cells
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Numbered lines that are not blank."""
-        try:
-            with self._open() as stream:
-                reader = csv.reader(stream, delimiter=self._delimiter)
-                for cells in reader:
-                    if cells:
-                        yield reader.line_num, cells
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-            raise DataError(
-                f"{self.path}: cannot be read as CSV ({error}). Fix: save it as UTF-8 CSV."
-            ) from error
+        """The rows that are not blank, each with the number of the line on which it begins."""
+        with self._readable(), self._open() as stream:
+            text = _lines_of(stream, self.path)
+            reader = csv.reader(text, delimiter=self._delimiter, skipinitialspace=True, strict=True)
+            while True:
+                start = reader.line_num + 1
+                try:
+                    cells = next(reader, None)
+                except csv.Error as error:
+                    raise self._wrong_cell(start, reader.line_num, error) from error
+                if cells is None:
+                    return
+                if cells:
+                    yield start, cells
+
+    def _wrong_cell(self, first: int, last: int, error: csv.Error) -> DataError:
+        """What is wrong in a row that begins and ends on these lines, by the quote that is to blame."""
+        with self._open() as stream:
+            lines = itertools.islice(_lines_of(stream, self.path), first - 1, last)
+            opened, inside = last_quote(lines, self._delimiter)
+        if opened is None:
+            return DataError(
+                f"{self.path}, line {first}: {one_line(error)}. Fix: shorten the cell, or remove its column."
+            )
+        what = "is never closed" if inside else "is followed by more text where it closes"
+        if "limit" in str(error):
+            what = f"is not closed within {csv.field_size_limit():,} characters"
+        return DataError(
+            f"{self.path}, line {first + opened}: a quote opens a cell there and {what}. Fix: close the "
+            'quote at the end of the cell, and write quotes inside it twice: "a ""good"" year".'
+        )
 
     def _first_line(self) -> str:
-        try:
-            with self._open() as stream:
-                first = next((line for line in stream if line.strip()), "")
-        except (OSError, EOFError, UnicodeDecodeError) as error:
-            raise DataError(
-                f"{self.path}: cannot be read as CSV ({error}). Fix: save it as UTF-8 CSV."
-            ) from error
+        with self._readable(), self._open() as stream:
+            first = next((line for line in _lines_of(stream, self.path) if line.strip()), "")
         if not first:
             raise DataError(f"{self.path}: the file is empty. Fix: pass a file with data.")
         return first
 
+    def _readable(self) -> AbstractContextManager[None]:
+        packed = self.path.suffix.lower() == ".gz"
+        return readable(self.path, "CSV", "copy it again, or " * packed + "save it as UTF-8 CSV")
+
     def _open(self) -> io.TextIOWrapper:
-        stream: Any = gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb")  # noqa: SIM115
+        packed = self.path.suffix.lower() == ".gz"
+        stream: Any = gzip.open(self.path) if packed else self.path.open("rb")  # noqa: SIM115
         return io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
 
 
@@ -127,13 +164,20 @@ class NumpySource(Source):
     def __init__(self, path: Path) -> None:
         self.path = path
         arrays = _arrays(path)
+        for array in arrays.values():
+            _require_cells(path, array)
         if len(arrays) == 1:
             ((_, array),) = arrays.items()
-            self.array = _as_rows(path, array)
+            self.array = array.reshape(len(array), -1) if array.size else array.reshape(0, 0)
+            if self.array.shape[1] > MOST_COLUMNS:
+                raise DataError(
+                    f"{path}: {self.array.shape[1]:,} columns. Fix: pass at most {MOST_COLUMNS:,}."
+                )
             self.named, self.names = False, numbered(self.array.shape[1])
             self.shape = array.shape[1:] if array.ndim > 2 else None
         else:
             self.array, self.names = _stacked(path, arrays), tuple(arrays)
+            require_names(path, self.names)
         if self.array.size == 0:
             raise DataError(
                 f"{path}: the array is empty, of shape {self.array.shape}. Fix: pass one with data."
@@ -158,21 +202,31 @@ def wish_of(array: NDArray[Any]) -> str | None:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
+    """The arrays of the file; never a pickle, which could run any program."""
+    with readable(path, "NumPy", "save plain numbers with numpy.save"):
+        if zipfile.is_zipfile(path):
+            _require_small(path)
         content = np.load(path, mmap_mode="r", allow_pickle=False)
-        return {"": content} if isinstance(content, np.ndarray) else dict(content)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: cannot be read as NumPy ({error}). Fix: save plain numbers with numpy.save."
-        ) from error
+        if isinstance(content, np.ndarray):
+            return {"": content}
+        with content:
+            arrays = {str(name): np.asarray(content[name]) for name in content.files}
+    if not arrays:
+        raise DataError(f"{path}: the file holds no array. Fix: save one with numpy.savez.")
+    return arrays
 
 
-def _as_rows(path: Path, array: NDArray[Any]) -> NDArray[Any]:
+def _require_small(path: Path) -> None:
+    """A zip file says how large its parts are; small ones can become larger than the memory."""
+    with zipfile.ZipFile(path) as archive:
+        require_memory(path, sum(part.file_size for part in archive.infolist()))
+
+
+def _require_cells(path: Path, array: NDArray[Any]) -> None:
     if array.ndim == 0 or array.dtype.kind not in "fiubU":
         raise DataError(
             f"{path}: shape {array.shape} of {array.dtype}. Fix: save an (n, d) array of numbers or texts."
         )
-    return array.reshape(len(array), -1) if array.size else array.reshape(0, 0)
 
 
 def _stacked(path: Path, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -192,12 +246,49 @@ def numbered(width: int) -> tuple[str, ...]:
     return tuple(str(i) for i in range(width))
 
 
-def _require_unique(path: Path, names: Sequence[str]) -> None:
-    for position, name in enumerate(names):
-        if not name or name in names[:position]:
-            index = "; an index that pandas wrote is left out by to_csv(…, index=False)"
+def last_quote(lines: Iterable[str], delimiter: str) -> tuple[int | None, bool]:
+    """The number of the line (from 0) with the last quote that opens a cell, and whether it is still open.
+
+    Example:
+        >>> last_quote(['a,"b', 'c",d', 'e,"f'], ",")
+        (2, True)
+        >>> last_quote(['a "b" c'], ",")
+        (None, False)
+    """
+    opened, state = None, "start"
+    for position, line in enumerate(lines):
+        for character in line:
+            if character == '"' and state == "start":
+                opened, state = position, "inside"
+            elif character == '"' and state in ("inside", "closed"):
+                state = "closed" if state == "inside" else "inside"  # two quotes are a character of the cell
+            elif state != "inside":
+                ends = character == delimiter or (character == " " and state == "start")
+                state = "start" if ends else "plain"
+        state = "inside" if state == "inside" else "start"
+    return opened, state == "inside"
+
+
+def _lines_of(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
+    """The lines of a text; a file that is one endless line does not fill the memory."""
+    while line := stream.readline(MOST_LINE + 1):
+        if len(line) > MOST_LINE:
             raise DataError(
-                f"{path}: the name {name!r} of column {position} is {'there twice' if name else 'empty'}. "
-                f"Fix: give every column a name of its own{'' if name or position else index}; if the first "
-                "line holds data, pass header=False."
+                f"{path}: a line of more than {MOST_LINE:,} characters. Fix: end every row with a new line."
             )
+        yield line
+
+
+def _require_delimiter(delimiter: str) -> None:
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n ':
+        raise ParameterError(f"delimiter={delimiter!r}. Fix: pass one character, such as ',' or ';'.")
+
+
+def _warn_of_numbers_as_names(path: Path, cells: Sequence[str]) -> None:
+    """The names that pandas makes up, 0, 1, 2, …, are numbers, and so would be a row of data."""
+    if len(cells) >= SOME_COLUMNS and tuple(cell.strip() for cell in cells) == numbered(len(cells)):
+        warnings.warn(
+            f"{path}, line 1: 0, 1, 2, … up to {len(cells) - 1} is read as a row of data. If these are names "
+            "that pandas made, pass header=True or write the file with to_csv(…, header=False, index=False).",
+            stacklevel=4,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,16 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from squircuit.data.cells import Mask
+from squircuit.data.cells import Mask, number, shown
 from squircuit.data.columns import Column
 from squircuit.data.facts import Facts
 from squircuit.data.images import ImageSource
 from squircuit.data.infer import infer
 from squircuit.data.parquet import ParquetSource
+from squircuit.data.reading import enough_memory
 from squircuit.data.schema import Chunk, Encoded, Rows, Schema
 from squircuit.data.sources import CsvSource, NumpySource, Source
 from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families import Family
+from squircuit.storage.checks import require_readable, status
 
 Wishes = Mapping[str, str] | Sequence[str] | None
 CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
@@ -113,17 +116,19 @@ def read(
         [Categorical(size=2), Categorical(size=53, ordered=True)]
     """
     source = open_source(path, header, delimiter)
-    if like is not None:
-        schema = like.schema if isinstance(like, Table) else like
+    if like is None:
+        return inferred(source, columns)
+    schema = like.schema if isinstance(like, Table) else like
+    with enough_memory(source.path):
         return _table(source, schema, source.chunks(matched(source, schema)))
-    return inferred(source, columns)
 
 
 def inferred(source: Source, columns: Wishes = None) -> Table:
     """All rows of a source, with the type of every column inferred or as wished."""
     names, wishes = chosen(source, columns)
-    chunks = list(source.chunks(names))
-    return _table(source, _schema(source, names, wishes, chunks), chunks)
+    with enough_memory(source.path):
+        chunks = list(source.chunks(names))
+        return _table(source, _schema(source, names, wishes, chunks, known=bool(columns)), chunks)
 
 
 def scan(
@@ -142,17 +147,18 @@ def scan(
     """
     source = open_source(path, header, delimiter)
     names, wishes = chosen(source, columns)
-    return _schema(source, names, wishes, source.chunks(names))
+    with enough_memory(source.path):
+        return _schema(source, names, wishes, source.chunks(names), known=bool(columns))
 
 
 def open_source(path: str | Path, header: bool | None = None, delimiter: str | None = None) -> Source:
     """The file as chunks of rows, by the end of its name."""
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file or folder. Fix: check the path.")
-    if path.is_dir():
+    path = _as_path(path)
+    if stat.S_ISDIR(status(path, DataError, "file or folder").st_mode):
         return ImageSource(path)
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    suffix = (Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix).lower()
+    if suffix in CSV | PARQUET | NUMPY:
+        require_readable(path, DataError)
     if suffix in CSV:
         return CsvSource(path, header, delimiter or ("\t" if suffix == ".tsv" else None))
     if suffix in PARQUET:
@@ -170,8 +176,9 @@ def chosen(source: Source, columns: Wishes) -> tuple[list[str], dict[str, str]]:
     if isinstance(columns, str):
         raise ParameterError(f"columns={columns!r}. Fix: pass a list of names, or a mapping to types.")
     asked = dict(columns) if isinstance(columns, Mapping) else {}
+    present = frozenset(source.names)
     for name in columns or ():
-        if name not in source.names:
+        if name not in present:
             near = suggestion(name, source.names, all_known=False)
             raise ParameterError(f"{source.path}: no column {name!r}. Fix: {near}")
     names = list(source.names) if isinstance(columns, Mapping) or columns is None else list(columns)
@@ -191,8 +198,9 @@ def matched(source: Source, schema: Schema) -> list[str]:
                 f"Fix: give one for each of {', '.join(schema.names[:8])}."
             )
         return list(source.names)
+    present = frozenset(source.names)
     for name in schema.names:
-        if name not in source.names:
+        if name not in present:
             raise DataError(
                 f"{source.path}: there is no column {name!r}, only {', '.join(source.names[:8])}. "
                 "Fix: add it or rename one, or pass header=False if the first line holds data."
@@ -200,19 +208,59 @@ def matched(source: Source, schema: Schema) -> list[str]:
     return list(schema.names)
 
 
+def _as_path(path: str | Path) -> Path:
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise ParameterError(f"{path!r} is no path. Fix: pass the name of a file or folder.") from error
+
+
 def _schema(
-    source: Source, names: Sequence[str], wishes: Mapping[str, str], chunks: Iterable[Chunk]
+    source: Source,
+    names: Sequence[str],
+    wishes: Mapping[str, str],
+    chunks: Iterable[Chunk],
+    *,
+    known: bool,
 ) -> Schema:
+    """The types of the columns; ``known``: the user has named some, so that they are names and no data."""
     facts = dict.fromkeys(names, Facts())
     for chunk in chunks:
         for name, cells in zip(names, chunk.cells, strict=True):
             facts[name] += Facts.of(cells, chunk.place)
+    if source.guessed and source.named and not known:
+        _doubt_names(source, facts)
     columns = tuple(infer(name, facts[name], str(source.path), wishes.get(name)) for name in names)
     _warn_of_constants(source, columns)
     _warn_of_names(
         source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]
     )
     return Schema(columns)
+
+
+def _doubt_names(source: Source, facts: Mapping[str, Facts]) -> None:
+    """Refuse, or warn of, a first line that was taken for names and looks like a row of data.
+
+    A text above a column of numbers is a name. Where there is none, a text that its own column holds is most
+    likely a value, and a number above numbers may be a value or, say, a year.
+    """
+    texts = [name for name, seen in facts.items() if seen.text is not None]
+    if any(number(name) is None for name, seen in facts.items() if seen.text is None):
+        return
+    values = [name for name in texts if name in facts[name].distinct]
+    ways = "add a first line with a name for each column, or pass header=False to read it as data"
+    if values and 2 * len(values) >= len(texts):
+        raise DataError(
+            f"{source.path}, line 1: it is no line of names, {values[0]!r} is also a value of its column. "
+            f"Fix: {ways}; if these are the names, pass header=True."
+        )
+    numbers = [name for name in facts if number(name) is not None]
+    if numbers:
+        warnings.warn(
+            f"{source.path}, line 1: it is taken for names of columns, though {numbers[0]!r} is a number. "
+            f"If it holds data, {ways}; if these are the names, pass header=True.",
+            stacklevel=5,
+        )
 
 
 def _is_all_different(column: Column, facts: Facts) -> bool:
@@ -224,7 +272,7 @@ def _warn_of_names(source: Source, columns: Sequence[Column]) -> None:
     for column in columns:
         warnings.warn(
             f"{source.path}: column {column.name!r} has another text in every row, such as "
-            f"{column.categories[0]!r}, so it teaches nothing, and new rows will have unknown ones. "
+            f"{shown(column.categories[0])}, so it teaches nothing, and new rows will have unknown ones. "
             f"Leave it out with columns={{{column.name!r}: 'drop'}}.",
             stacklevel=5,
         )

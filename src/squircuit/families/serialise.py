@@ -20,6 +20,13 @@ from squircuit.families.legendre import Legendre
 from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.product import Product
 from squircuit.families.together import Together
+from squircuit.storage.words import one_line
+
+MOST_NESTED = 32
+"""Families within families, such as products of products."""
+MOST_FUNCTIONS = 2**24
+MOST_MIXED = 2**12
+"""Functions that are made orthonormal, which takes a matrix of their inner products."""
 
 FAMILIES: tuple[type[Family], ...] = (
     BSpline,
@@ -44,6 +51,7 @@ def family_to_dict(family: Family) -> dict[str, Any]:
         {'family': 'Hermite', 'size': 4, 'loc': 1.0, 'scale': 1.0, 'learnable': False}
     """
     _require_own(family)
+    _require_size(type(family).__name__, family.size)
     content = {name: _plain(getattr(family, name)) for name in _names(family)}
     return {"family": type(family).__name__} | content
 
@@ -55,15 +63,44 @@ def family_from_dict(data: Mapping[str, Any]) -> Family:
         >>> family_from_dict({"family": "Legendre", "size": 3, "low": 0, "high": 1})
         Legendre(size=3, low=0.0, high=1.0)
     """
+    return _from_dict(data, 0)
+
+
+def _from_dict(data: Any, depth: int) -> Family:
     if not isinstance(data, Mapping):
-        raise FormatError(f'{data!r} is not a family. Fix: give {{"family": "Categorical", "size": 2}}.')
+        raise FormatError(
+            f'{_short(data)} is not a family. Fix: give {{"family": "Categorical", "size": 2}}.'
+        )
+    if depth > MOST_NESTED:
+        raise FormatError(f"a family nested {depth} times. Fix: give one nested at most {MOST_NESTED} times.")
     kind = _kind(data.get("family"))
     given = {name: value for name, value in data.items() if name != "family"}
     _require_fields(kind, given)
+    fields = {name: _parsed(value, depth) for name, value in given.items()}
+    _require_size(kind.__name__, _size(fields))  # before it is made: some compute a matrix of that size
     try:
-        return kind(**{name: _parsed(value) for name, value in given.items()})
+        family = kind(**fields)
     except ParameterError as error:
-        raise FormatError(f"not a valid family: {error}") from error
+        fix = "" if "Fix: " in str(error) else ". Fix: give the fields of family_to_dict"
+        raise FormatError(f"not a valid family: {error}{fix}") from error
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # fields of another type
+        raise FormatError(
+            f"not a valid family: {kind.__name__}: {one_line(error)}. Fix: give the fields of family_to_dict."
+        ) from error
+    _require_size(kind.__name__, family.size)
+    return family
+
+
+def _size(fields: Mapping[str, Any]) -> Any:
+    """The number of functions that a family is asked for, its own or its base's."""
+    base = fields.get("base")
+    return base.size if isinstance(base, Family) else fields.get("size", 0)
+
+
+def _require_size(name: str, size: Any) -> None:
+    most = MOST_MIXED if name == Orthonormalised.__name__ else MOST_FUNCTIONS
+    if isinstance(size, int | float) and size > most:  # what is no number is refused by the family itself
+        raise FormatError(f"{name}: size={_short(size)} is too large for a file. Fix: give at most {most:,}.")
 
 
 def _require_own(family: Family) -> None:
@@ -83,8 +120,10 @@ def _kind(name: object) -> type[Family]:
     kinds = {kind.__name__: kind for kind in FAMILIES}
     if isinstance(name, str) and name in kinds:
         return kinds[name]
-    nearest = get_close_matches(str(name), kinds, n=1, cutoff=0.0)[0]
-    raise FormatError(f"unknown family {name!r}. Fix: did you mean {nearest!r}? Known: {', '.join(kinds)}.")
+    nearest = get_close_matches(_short(name), kinds, n=1, cutoff=0.0)[0]
+    raise FormatError(
+        f"unknown family {_short(name)}. Fix: did you mean {nearest!r}? Known: {', '.join(kinds)}."
+    )
 
 
 def _require_fields(kind: type[Family], given: Mapping[str, Any]) -> None:
@@ -105,7 +144,15 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _parsed(value: Any) -> Any:
+def _parsed(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
-        return family_from_dict(value)
+        return _from_dict(value, depth + 1)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _short(value: Any) -> str:
+    """The value for a message; Python does not write numbers of more than 4300 digits."""
+    if isinstance(value, int) and abs(value) > 10**40:
+        return "a number of more than 40 digits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from squircuit import storage
 from squircuit.circuits import Circuit
 from squircuit.data import Schema
-from squircuit.errors import FormatError, ParameterError, SquircuitError
-from squircuit.models.saving import KIND, LOGITS, STRUCTURE, decompressed
+from squircuit.errors import FormatError, ParameterError
+from squircuit.models.saving import KIND, LOGITS, MOST_STRUCTURE, STRUCTURE, decompressed
 from squircuit.models.squared_circuit import SquaredCircuit
+from squircuit.storage.words import one_line, without_fix
+
+MOST_AXES = 64
+"""Of an array of NumPy, and so of an image."""
 
 
 def load(path: str | PathLike[str], device: torch.device | str | int | None = None) -> SquaredCircuit:
@@ -40,68 +44,114 @@ def load(path: str | PathLike[str], device: torch.device | str | int | None = No
         ({'trained': 'not at all'}, True)
     """
     place = _device(device)
-    tensors, document = storage.read(path, KIND)
+    content = storage.Content(path, KIND)
     try:
-        return _model(tensors, document).to(place).eval()
-    except (SquircuitError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error)
+        return _model(content).to(place).eval()
+    except (
+        Exception
+    ) as error:  # anybody may have written the file, and the parts of a model raise what suits them
+        if isinstance(error, FormatError) and str(error).startswith(str(path)):
+            raise
+        reason = (
+            f"the entry {one_line(error)} is missing" if isinstance(error, KeyError) else without_fix(error)
+        )
         raise FormatError(
-            f"{path}: not a valid model: {reason.rstrip('.')}. Fix: save it again with model.save(path)."
+            f"{path}: not a valid model: {reason}. Fix: save it again with model.save(path)."
         ) from error
 
 
-def _model(tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> SquaredCircuit:
-    text = decompressed(tensors[STRUCTURE], document["structure_bytes"])
-    circuit = Circuit.from_json(text.decode())
+def _model(content: storage.Content) -> SquaredCircuit:
+    document = content.document
+    circuit = _circuit(content)
     real = {"float32": torch.float32, "float64": torch.float64}[document["dtype"]]
-    weights = _unstacked(circuit, tensors, document["weights"], real)
-    logits = _root_logits(circuit, tensors, real)
+    _require_forms(circuit, content, document["weights"], real)
+    schema, shape = _schema(circuit, document), _shape(circuit, document)
+    tensors = content.tensors()
+    weights = {
+        name: tensors[s][i] for s, names in document["weights"].items() for i, name in enumerate(names)
+    }
+    logits = tensors.get(LOGITS)
     if logits is not None:
         weights |= {circuit.parameter_name(circuit.root_weights): logits.softmax(dim=0)}  # type: ignore[arg-type]
     model = SquaredCircuit(circuit.with_weights(weights), dtype=real)
     if logits is not None:
         model.get_parameter(LOGITS).data.copy_(logits)
-    schema, shape = document["schema"], document["shape"]
-    model.schema = None if schema is None else Schema.from_dict(schema)
-    model.shape = None if shape is None else tuple(shape)
-    model.notes = dict(document["notes"])
+    model.schema, model.shape, model.notes = schema, shape, _notes(document["notes"])
     return model
 
 
-def _unstacked(
-    circuit: Circuit, tensors: Mapping[str, Tensor], members: Mapping[str, Sequence[str]], real: torch.dtype
-) -> dict[str, Tensor]:
-    """The values of the circuit's parameters from the tensors that hold several each."""
-    values: dict[str, Tensor] = {}
-    for stack, names in members.items():
-        for number, name in enumerate(names):
-            parameter = circuit.parameters[name]
-            dtype = real.to_complex() if parameter.is_complex else real
-            _require(tensors, stack, (len(names), *parameter.shape), dtype)
-            values[name] = tensors[stack][number]
-    simplex = circuit.root_weights
+def _circuit(content: storage.Content) -> Circuit:
+    """The structure, the only tensor that is read before all others have been looked at."""
+    form = content.forms[STRUCTURE]
+    if form.dtype != torch.uint8 or len(form.shape) != 1 or form.shape[0] > MOST_STRUCTURE:
+        raise FormatError(f"its structure has shape {form.shape} of {form.dtype}, expected (n,) of bytes")
+    text = decompressed(content.tensor(STRUCTURE))
+    size = content.document["structure_bytes"]
+    if type(size) is not int or size != len(text):
+        raise FormatError(f"its structure has {len(text)} bytes, expected {size!r}")
+    return Circuit.from_json(text.decode())
+
+
+def _require_forms(
+    circuit: Circuit, content: storage.Content, members: Mapping[str, Sequence[str]], real: torch.dtype
+) -> None:
+    """Every tensor is there as the structure says, and no other: else nothing is read."""
+    forms, simplex = content.forms, circuit.root_weights
+    held = {name: stack for stack, names in members.items() for name in names}
+    for name, stack in held.items():
+        parameter = circuit.parameters[name]
+        dtype = real.to_complex() if parameter.is_complex else real
+        _require(forms, stack, (len(members[stack]), *parameter.shape), dtype)
     for name, parameter in circuit.parameters.items():
-        if name not in values and parameter is not simplex:
+        if name not in held and parameter is not simplex:
             raise FormatError(f"no tensor holds the parameter {name!r}")
-    return values
+    if simplex is not None:
+        _require(forms, LOGITS, (circuit.num_roots,), real)
+    known = {STRUCTURE, *members, *([] if simplex is None else [LOGITS])}
+    for name in forms:
+        if name not in known:
+            raise FormatError(f"the tensor {name!r} belongs to nothing in the structure")
 
 
-def _root_logits(circuit: Circuit, tensors: Mapping[str, Tensor], real: torch.dtype) -> Tensor | None:
-    if circuit.root_weights is None:
-        return None
-    _require(tensors, LOGITS, (circuit.num_roots,), real)
-    return tensors[LOGITS]
-
-
-def _require(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    if name not in tensors:
+def _require(
+    forms: Mapping[str, storage.Form], name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    if name not in forms:
         raise FormatError(f"the tensor {name!r} is missing")
-    found = tensors[name]
-    if tuple(found.shape) != shape or found.dtype != dtype:
+    if forms[name] != (shape, dtype):
+        found = forms[name]
         raise FormatError(
-            f"the tensor {name!r} has shape {tuple(found.shape)} of {found.dtype}, "
-            f"expected {shape} of {dtype}"
+            f"the tensor {name!r} has shape {found.shape} of {found.dtype}, expected {shape} of {dtype}"
         )
+
+
+def _schema(circuit: Circuit, document: Mapping[str, Any]) -> Schema | None:
+    if document["schema"] is None:
+        return None
+    schema = Schema.from_dict(document["schema"])
+    if len(schema.columns) != circuit.num_variables:
+        raise FormatError(
+            f"its schema has {len(schema.columns)} columns, the circuit {circuit.num_variables} variables"
+        )
+    return schema
+
+
+def _shape(circuit: Circuit, document: Mapping[str, Any]) -> tuple[int, ...] | None:
+    shape = document["shape"]
+    if shape is None:
+        return None
+    d = circuit.num_variables
+    if not isinstance(shape, list) or any(type(side) is not int or not 1 <= side <= d for side in shape):
+        raise FormatError(f"its shape is {shape!r}, expected a list of whole numbers")
+    if len(shape) > MOST_AXES or math.prod(shape) != d:
+        raise FormatError(f"its shape is {shape!r}, the circuit has {d} variables")
+    return tuple(shape)
+
+
+def _notes(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise FormatError(f"its notes are {found!r}, expected a mapping")
+    return found
 
 
 def _device(device: torch.device | str | int | None) -> torch.device:
@@ -111,6 +161,6 @@ def _device(device: torch.device | str | int | None) -> torch.device:
     except (RuntimeError, TypeError, AssertionError) as error:
         here = "'cpu' or 'cuda'" if torch.cuda.is_available() else "'cpu'"
         raise ParameterError(
-            f"device={device!r} is not there ({str(error).splitlines()[0]}). Fix: pass {here}."
+            f"device={device!r} is not there ({one_line(error)}). Fix: pass {here}."
         ) from error
     return place

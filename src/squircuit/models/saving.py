@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 KIND = "model"
 STRUCTURE = "structure"  #: the tensor of bytes that holds the circuit
 LOGITS = "root_logits"
+MOST_STRUCTURE = 2**29
+"""Bytes of the JSON of a circuit: two million layers."""
+SMALL_STRUCTURE = 2**25
+"""Bytes that any file may hold; fixed weights of zeros and ones are short as zlib data."""
+RATIO = 64
+"""How many bytes each byte of zlib data may add to that."""
 
 
 def save(model: SquaredCircuit, path: str | PathLike[str], notes: Mapping[str, Any]) -> None:
@@ -60,20 +66,44 @@ def compressed(text: bytes) -> Tensor:
     """Bytes as zlib data, (n,) of uint8: the JSON of a circuit over an image takes a twentieth of its size.
 
     Example:
-        >>> decompressed(compressed(b"0" * 1000), 1000) == b"0" * 1000
+        >>> decompressed(compressed(b"0" * 1000)) == b"0" * 1000
         True
     """
-    return torch.from_numpy(np.frombuffer(bytearray(zlib.compress(text)), dtype=np.uint8))
+    packed = zlib.compress(text)
+    if len(text) > most_bytes(len(packed)):
+        raise FormatError(
+            f"the structure of the model takes {len(text):,} bytes, and {most_bytes(len(packed)):,} are the "
+            "most that a file may hold. Fix: build a circuit with fewer layers or fixed weights."
+        )
+    return torch.from_numpy(np.frombuffer(bytearray(packed), dtype=np.uint8))
 
 
-def decompressed(data: Tensor, size: int) -> bytes:
-    """The bytes, which are as many as is said: a small file cannot fill the memory."""
+def most_bytes(packed: int) -> int:
+    """The most bytes that so many bytes of zlib data may become, whatever the file says of itself.
+
+    The JSON of real circuits is 4 to 20 times as long as its zlib data, and zlib could make it 1,000 times.
+
+    Example:
+        >>> most_bytes(1_000_000) / 1e6, most_bytes(10**9) == MOST_STRUCTURE
+        (97.554432, True)
+    """
+    return min(MOST_STRUCTURE, SMALL_STRUCTURE + RATIO * packed)
+
+
+def decompressed(data: Tensor) -> bytes:
+    """The bytes; no more memory is used than `most_bytes` allows, so that a small file cannot fill it."""
+    packed, most = data.numpy().tobytes(), most_bytes(data.numel())
+    unpacker = zlib.decompressobj()
     try:
-        text = zlib.decompressobj().decompress(data.numpy().tobytes(), size + 1)
-    except (zlib.error, TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"its structure is no zlib data ({error})") from error
-    if len(text) != size:
-        raise FormatError(f"its structure has {len(text)} bytes or more, expected {size}")
+        text = unpacker.decompress(packed, most + 1)
+    except zlib.error as error:
+        raise FormatError(f"its structure is no zlib data ({error}). Fix: save the model again.") from error
+    if len(text) > most:
+        raise FormatError(
+            f"its structure has more than {most:,} bytes, from {len(packed):,}. Fix: save the model again."
+        )
+    if not unpacker.eof:
+        raise FormatError("its structure is no zlib data (it is cut off). Fix: save the model again.")
     return text
 
 

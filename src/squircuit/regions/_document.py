@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from squircuit.errors import FormatError
+from squircuit.storage.documents import parsed
 
 FORMAT = "squircuit.region_graph"
 VERSION = 1
+FIX = "pass the text of graph.to_json(), or write it again"
+MOST = 2**24
+"""The largest number of a variable or a region."""
+MOST_SCOPES = 2**26
+"""Variables in the scopes of all regions together, which each region holds as a set."""
 
 Entry = int | Sequence[Sequence[int]]
 """A region in JSON: the variable of a leaf, or the partitions of any other region."""
@@ -33,35 +39,43 @@ def read_document(text: str) -> list[Entry]:
         [0, 1, [[0, 1]]]
         >>> read_document('{"format": "squircuit.region_graph", "version": 7}')
         Traceback (most recent call last):
-        squircuit.errors.FormatError: region graph: version 7 is unknown, this release reads version 1
+        squircuit.errors.FormatError: region graph: version 7 is unknown, this release reads version 1. ...
     """
-    document = _parse(text)
+    document = parsed(text, "region graph", FIX)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FormatError(f'region graph: expected an object with "format": "{FORMAT}"')
+        raise _wrong(f'expected an object with "format": "{FORMAT}"')
     version, regions = document.get("version"), document.get("regions")
     if version != VERSION or isinstance(version, bool):
-        raise FormatError(
-            f"region graph: version {version!r} is unknown, this release reads version {VERSION}"
-        )
+        raise _wrong(f"version {_plain(version)} is unknown, this release reads version {VERSION}")
     if not isinstance(regions, list):
-        raise FormatError(f'region graph: "regions" must be a list, got {_shorten(regions)}')
+        raise _wrong(f'"regions" must be a list, got {_shorten(regions)}')
     for index, entry in enumerate(regions):
         _check_entry(index, entry)
+    _check_scopes(regions)
     return regions
-
-
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise FormatError(f"region graph: not a JSON text ({error})") from error
 
 
 def _check_entry(index: int, entry: Any) -> None:
     if _is_integer(entry) or (_is_filled_list(entry) and all(_is_partition(part) for part in entry)):
         return
     expected = "a variable (leaf) or a list of partitions, each a list of region indices"
-    raise FormatError(f"region graph: region {index} must be {expected}, got {_shorten(entry)}")
+    raise _wrong(f"region {index} must be {expected}, got {_shorten(entry)}")
+
+
+def _wrong(reason: str) -> FormatError:
+    return FormatError(f"region graph: {reason}. Fix: {FIX}.")
+
+
+def _check_scopes(regions: Sequence[Entry]) -> None:
+    """Refuse a short text of regions that hold too many variables together, before their scopes are made."""
+    sizes: list[int] = []
+    total = 0
+    for index, entry in enumerate(regions):
+        children = [] if isinstance(entry, int) else entry[0]
+        sizes.append(sum(sizes[child] for child in children if 0 <= child < index) or 1)
+        total += sizes[-1]
+        if total > MOST_SCOPES:
+            raise _wrong(f"region {index}: all regions together hold more than {MOST_SCOPES:,} variables")
 
 
 def _is_partition(part: Any) -> bool:
@@ -73,9 +87,17 @@ def _is_filled_list(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)  # JSON's true is not the number 1
+    """Whether it is a whole number that can name a variable or a region; JSON's true is not the number 1."""
+    return type(value) is int and abs(value) <= MOST
 
 
 def _shorten(value: Any) -> str:
-    text = json.dumps(value)
+    return _plain(value, json.dumps)
+
+
+def _plain(value: Any, write: Callable[[Any], str] = repr) -> str:
+    try:
+        text = write(value)
+    except (ValueError, RecursionError):  # thousands of digits, or nested nearly too deeply to be read
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:59] + "…"

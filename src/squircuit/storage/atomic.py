@@ -9,24 +9,32 @@ from os import PathLike
 from pathlib import Path
 
 from squircuit.errors import FormatError, ParameterError
+from squircuit.storage.words import one_line
+
+KEPT = 128
+"""Bytes of the file's name in that of the temporary one, which is not to be too long where ours is not."""
 
 
 def replace(path: str | PathLike[str], content: bytes) -> None:
     """The content as a file: written under a temporary name in the same folder, brought to disk, renamed."""
     file = as_path(path)
-    if file.is_dir():
-        raise FormatError(f"{file}: a folder is there. Fix: pass the name of a file.")
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
+    temporary: Path | None = None
     try:
+        _require_replaceable(file)
+        temporary = file.with_name(
+            f".{file.name.encode()[:KEPT].decode(errors='ignore')}.{secrets.token_hex(4)}.tmp"
+        )
         with temporary.open("xb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, file)
         _bring_to_disk(file.parent)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a null byte or half a character in the name
+        if isinstance(error, FormatError):
+            raise
         raise FormatError(
-            f"{file}: cannot be written ({error.strerror or error}). "
+            f"{file}: cannot be written ({getattr(error, 'strerror', None) or one_line(error)}). "
             "Fix: pass a file in a folder that exists, that you may write to, and that has room."
         ) from error
     finally:
@@ -35,9 +43,21 @@ def replace(path: str | PathLike[str], content: bytes) -> None:
 
 def as_path(path: str | PathLike[str]) -> Path:
     """The path; one clear error for anything else."""
-    if not isinstance(path, str | PathLike) or not Path(path).name:
+    try:
+        file = Path(path)
+    except TypeError:  # no path at all, or one of bytes
+        file = Path()
+    if not file.name:
         raise ParameterError(f"path={path!r} names no file. Fix: pass one such as 'model.safetensors'.")
-    return Path(path)
+    return file
+
+
+def _require_replaceable(file: Path) -> None:
+    """To rename a file onto a device would remove the device."""
+    if file.is_dir():
+        raise FormatError(f"{file}: a folder is there. Fix: pass the name of a file.")
+    if file.exists() and not file.is_file():
+        raise FormatError(f"{file}: a pipe or device is there. Fix: pass the name of a file.")
 
 
 def _bring_to_disk(folder: Path) -> None:
@@ -51,6 +71,7 @@ def _bring_to_disk(folder: Path) -> None:
         os.close(handle)
 
 
-def _delete(temporary: Path) -> None:
-    with suppress(OSError):  # the folder may not be there, which has been said
-        temporary.unlink()
+def _delete(temporary: Path | None) -> None:
+    if temporary is not None:
+        with suppress(OSError, ValueError):  # the folder may not be there, which has been said
+            temporary.unlink()

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from squircuit.errors import FormatError
+from squircuit.errors import FormatError, SquircuitError
 from squircuit.storage.atomic import as_path
+from squircuit.storage.words import one_line
 
 PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """The first bytes of what torch.save writes, now a zip file of pickles and once a pickle."""
+DIGITS = 9
+"""Of the number of a version."""
+
+
+def status(file: Path, error: type[SquircuitError] = FormatError, expected: str = "file") -> os.stat_result:
+    """What the system knows of a path; one clear error where nothing is there or nobody may look."""
+    try:
+        return file.stat()
+    except (FileNotFoundError, NotADirectoryError) as missing:
+        raise error(f"{file}: there is no such {expected}. Fix: check the path.") from missing
+    except (OSError, ValueError) as wrong:  # forbidden, too long, links in a circle, a null byte in the name
+        raise error(f"{_shown(file)}: cannot be opened ({_reason(wrong)}). Fix: check the path.") from wrong
+
+
+def require_readable(file: Path, error: type[SquircuitError] = FormatError) -> None:
+    """Refuse what is no ordinary file with content that may be read; to open a pipe would wait for ever."""
+    found = status(file, error)
+    if stat.S_ISDIR(found.st_mode):
+        raise error(f"{file}: a folder, not a file. Fix: pass the path of a file in it.")
+    if not stat.S_ISREG(found.st_mode):
+        raise error(f"{file}: a pipe or device, not a file. Fix: write its content to a file and pass that.")
+    if found.st_size == 0:
+        raise error(f"{file}: the file is empty. Fix: pass a file with data, or copy it again.")
+    try:
+        file.open("rb").close()
+    except OSError as wrong:
+        raise error(
+            f"{file}: cannot be opened ({_reason(wrong)}). Fix: check who may read the file."
+        ) from wrong
 
 
 def require_file(path: str | PathLike[str]) -> Path:
-    """The path of a file that is there and not empty."""
+    """The path of a file that is there, can be read and is not empty."""
     file = as_path(path)
-    if not file.exists():
-        raise FormatError(f"{file}: there is no such file. Fix: check the path.")
-    if file.is_dir():
-        raise FormatError(f"{file}: a folder, not a file. Fix: pass the path of a file in it.")
-    if file.stat().st_size == 0:
-        raise FormatError(f"{file}: the file is empty. Fix: copy it again from where it came.")
+    require_readable(file)
     return file
 
 
@@ -31,7 +58,9 @@ def refuse_other_formats(file: Path) -> None:
         with file.open("rb") as stream:
             start = stream.read(9)
     except OSError as error:
-        raise FormatError(f"{file}: cannot be opened ({error}). Fix: check who may read the file.") from error
+        raise FormatError(
+            f"{file}: cannot be opened ({_reason(error)}). Fix: check who may read the file."
+        ) from error
     is_safetensors = start[8:9] == b"{"  # a length of 8 bytes could begin like a pickle
     if start.startswith(PICKLES) and not is_safetensors:
         raise FormatError(
@@ -45,14 +74,15 @@ def require_header(
 ) -> Mapping[str, str]:
     """The metadata of a file of this format, of this or an older version, and of this kind."""
     header = found or {}
-    if header.get("format") != format or not header.get("version", "").isdecimal():
+    number = header.get("version", "")
+    if header.get("format") != format or not (number.isascii() and number.isdecimal()):
         raise FormatError(
             f"{file}: safetensors, but not written by {format}. Fix: pass a file of model.save(path); to use "
             "weights of another program, build the circuit and pass them to circuit.with_weights."
         )
-    if int(header["version"]) > version:
+    if len(number) > DIGITS or int(number) > version:
         raise FormatError(
-            f"{file}: version {header['version']} of the format, this release reads up to {version}. "
+            f"{file}: version {number[: DIGITS + 1]} of the format, this release reads up to {version}. "
             f"Fix: install a newer {format}."
         )
     if header.get("kind") != kind:
@@ -60,3 +90,14 @@ def require_header(
             f"{file}: of kind {header.get('kind')!r}, not {kind!r}. Fix: pass a file of kind {kind!r}."
         )
     return header
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or one_line(error)
+
+
+def _shown(file: Path) -> str:
+    """The path, cut where it is too long for any file system, and without bytes that end a line."""
+    text = str(file)
+    plain = text if text.isprintable() else repr(text)
+    return plain if len(plain) <= 300 else plain[:299] + "…"

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
-from safetensors import SafetensorError, safe_open
+import torch
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from squircuit.errors import FormatError, ParameterError
+from squircuit.errors import FormatError, ParameterError, SquircuitError
 from squircuit.storage.atomic import replace
 from squircuit.storage.checks import refuse_other_formats, require_file, require_header
+from squircuit.storage.documents import parsed
 from squircuit.storage.encoding import decoded, digest, encoded
+from squircuit.storage.limits import MOST_DOCUMENT, require_memory
+from squircuit.storage.words import one_line, without_fix
 
 FORMAT, VERSION = "squircuit", 1
+DTYPES = {"F32": torch.float32, "F64": torch.float64, "U8": torch.uint8}
+"""Those that forms are compared with; all others stay the names that safetensors has for them."""
 
 
 class Stored(NamedTuple):
@@ -25,6 +32,62 @@ class Stored(NamedTuple):
 
     tensors: dict[str, Tensor]
     document: dict[str, Any]
+
+
+class Form(NamedTuple):
+    """What is known of a tensor before it is read."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype | str
+
+
+@final
+class Content:
+    """A file that is open: its document and the forms of its tensors, before any of them is read.
+
+    So a reader can compare what the document says with what is there, and refuse, before memory is used. The
+    checksum is of all the file; it is compared when all tensors are asked for.
+
+    Attributes:
+        document: the JSON data.
+        forms: shape and type of each tensor, by name; complex ones as they will be.
+    """
+
+    document: dict[str, Any]
+    forms: dict[str, Form]
+
+    def __init__(self, path: str | PathLike[str], kind: str) -> None:
+        self.file = require_file(path)
+        refuse_other_formats(self.file)
+        with _whatever_is_wrong(self.file):
+            content: Any = safe_open(str(self.file), framework="pt")
+            self._content = content
+            self._header = dict(require_header(self.file, content.metadata(), FORMAT, VERSION, kind))
+            self._notes = {name: self._header.get(name, "") for name in ("complex", "document", "kind")}
+            self._complex = _names(_parsed(self.file, self._notes["complex"]))
+            self.document = _mapping(_parsed(self.file, self._notes["document"]))
+            self.forms = {name: self._form(name) for name in content.keys()}  # noqa: SIM118
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor as it lies in the file, pairs of reals as pairs, and not yet checked."""
+        with _whatever_is_wrong(self.file):
+            found: Tensor = self._content.get_tensor(name).clone()  # in memory of its own
+            return found
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors, bit by bit as they were written."""
+        require_memory(self.file, self.file.stat().st_size)
+        plain = {name: self.tensor(name) for name in self.forms}
+        with _whatever_is_wrong(self.file):
+            if self._header.get("sha256") != digest(self._notes, plain):
+                raise _damaged(self.file, "its content does not match its SHA-256")
+            return decoded(plain, self._complex)
+
+    def _form(self, name: str) -> Form:
+        part = self._content.get_slice(name)
+        shape, dtype = tuple(part.get_shape()), DTYPES.get(part.get_dtype(), str(part.get_dtype()))
+        is_pair = name in self._complex and shape[-1:] == (2,) and isinstance(dtype, torch.dtype)
+        return Form(shape[:-1], dtype.to_complex()) if is_pair else Form(shape, dtype)  # type: ignore[union-attr]
 
 
 def write(
@@ -69,32 +132,58 @@ def read(path: str | PathLike[str], kind: str) -> Stored:
         FormatError: that names the file, what is wrong and the fix: no such file, damaged, of another
             program, of another kind, of a newer version.
     """
-    file = require_file(path)
-    refuse_other_formats(file)
-    try:
-        with safe_open(str(file), framework="pt") as content:
-            header = require_header(file, content.metadata(), FORMAT, VERSION, kind)
-            plain = {name: content.get_tensor(name).clone() for name in content.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, UnicodeError) as error:
-        raise _damaged(file, str(error)) from error
-    notes = {name: header.get(name, "") for name in ("complex", "document", "kind")}
-    if header.get("sha256") != digest(notes, plain):
-        raise _damaged(file, "its content does not match its SHA-256")
-    try:
-        return Stored(decoded(plain, json.loads(notes["complex"])), dict(json.loads(notes["document"])))
-    except (TypeError, ValueError, RuntimeError) as error:  # a checksum that is right, of nonsense
-        raise _damaged(file, str(error)) from error
+    content = Content(path, kind)
+    return Stored(content.tensors(), content.document)
 
 
 def _json(document: Mapping[str, Any]) -> str:
     if not isinstance(document, Mapping):
         raise ParameterError(f"the document must be a mapping, got {document!r}. Fix: pass a dict.")
     try:
-        return json.dumps(dict(document))
+        text = json.dumps(dict(document))
+        json.loads(text)  # what is nested too deeply is written and not read again
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
-            f"the document is no JSON data ({error}). Fix: use texts, numbers, lists and dicts of them."
+            f"the document is no JSON data ({one_line(error)}). "
+            "Fix: use texts, numbers, lists and dicts of them."
         ) from error
+    if len(text) > MOST_DOCUMENT:
+        raise ParameterError(
+            f"the document has {len(text):,} characters, {MOST_DOCUMENT:,} are the most. "
+            "Fix: keep shorter notes, and large data in files of its own."
+        )
+    return text
+
+
+def _parsed(file: Path, text: str) -> Any:
+    if len(text) > MOST_DOCUMENT:
+        raise _damaged(file, f"a document of {len(text):,} characters, {MOST_DOCUMENT:,} are the most")
+    return parsed(text, "its document", "save it again")
+
+
+def _names(found: Any) -> frozenset[str]:
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError("the names of its complex tensors are no list of texts")
+    return frozenset(found)
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError("its document is no JSON object")
+    return found
+
+
+@contextmanager
+def _whatever_is_wrong(file: Path) -> Iterator[None]:
+    """One clear error for all that a library may raise of bytes that anybody may have written."""
+    try:
+        yield
+    except SquircuitError as error:
+        if str(file) in str(error):
+            raise
+        raise _damaged(file, without_fix(error)) from error
+    except Exception as error:  # safetensors, torch and JSON each have errors of their own
+        raise _damaged(file, one_line(error)) from error
 
 
 def _damaged(file: Path, reason: str) -> FormatError:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from squircuit.data.optional import need
 from squircuit.errors import FormatError, ParameterError, suggestion
+from squircuit.storage.words import one_line
 
 Auto = Literal["auto"]
 OPTIMISERS = ("auto", "polar", "pogo", "landing-pc", "landing-sgd", "adam")
@@ -218,5 +219,7 @@ def _document(path: Path) -> Any:
 def _read_with(parse: Any, error: Any, text: str, path: Path, format_: str) -> Any:
     try:
         return parse(text)
-    except error as wrong:
-        raise FormatError(f"{path}: not valid {format_} ({wrong}). Fix: correct the file.") from wrong
+    except (error, ValueError, RecursionError) as wrong:  # thousands of digits, or nested without end
+        raise FormatError(
+            f"{path}: not valid {format_} ({one_line(wrong)}). Fix: correct the file."
+        ) from wrong

@@ -1,0 +1,96 @@
+"""What every reader of files shares: one clear error for whatever is wrong, and limits."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from squircuit.errors import DataError, SquircuitError
+from squircuit.storage.limits import memory
+from squircuit.storage.words import one_line
+
+MOST_COLUMNS = 2**20
+"""Of a table: each has a name, a type and input functions of its own."""
+SMALL, RATIO = 2**26, 128
+"""Bytes that any gzip file may hold, and how many each of its bytes adds; images take a tenth as gzip."""
+
+
+@contextmanager
+def readable(path: Path, what: str, fix: str) -> Iterator[None]:
+    """One clear error for all that a library may raise of bytes that anybody may have written."""
+    try:
+        yield
+    except (SquircuitError, Warning):  # warnings may have been made errors by the user
+        raise
+    except MemoryError as error:
+        raise too_large(path) from error
+    except Exception as error:  # each library has errors of its own, and damaged files find all of them
+        raise DataError(f"{path}: cannot be read as {what} ({one_line(error)}). Fix: {fix}.") from error
+
+
+@contextmanager
+def enough_memory(path: Path) -> Iterator[None]:
+    """One clear error where rows do not fit."""
+    try:
+        yield
+    except MemoryError as error:
+        raise too_large(path) from error
+
+
+def too_large(path: Path | str) -> DataError:
+    return DataError(
+        f"{path}: its rows do not fit into memory. "
+        "Fix: pass fewer rows, or stream a .npy or Parquet file with sq.data.Batches."
+    )
+
+
+def require_memory(path: Path, needed: int) -> None:
+    """Refuse what is known to be larger than the memory before it is read."""
+    there = memory()
+    if there is not None and needed > there:
+        raise too_large(path)
+
+
+def require_names(path: Path, names: Sequence[str], fix: str = "") -> None:
+    """Refuse columns without a name of their own, in one pass."""
+    if len(names) > MOST_COLUMNS:
+        raise DataError(f"{path}: {len(names):,} columns. Fix: pass at most {MOST_COLUMNS:,}.")
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        if not name or name in seen:
+            index = "; an index that pandas wrote is left out by to_csv(…, index=False)"
+            raise DataError(
+                f"{path}: the name {name!r} of column {position} is {'there twice' if name else 'empty'}. "
+                f"Fix: give every column a name of its own{'' if name or position else index}{fix}."
+            )
+        seen.add(name)
+
+
+def decompressed(content: bytes, where: str) -> bytes:
+    """The content of a gzip file, of one part or several, and no more than its size makes likely.
+
+    Example:
+        >>> import gzip
+        >>> decompressed(gzip.compress(b"ab") + gzip.compress(b"c"), "file.gz")
+        b'abc'
+    """
+    most, found, rest = SMALL + RATIO * len(content), bytearray(), content
+    while rest.rstrip(b"\0"):  # parts may be followed by zeros
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            found += unpacker.decompress(rest, most + 1 - len(found))
+        except zlib.error as error:
+            raise DataError(
+                f"{where}: damaged gzip file ({one_line(error)}). Fix: delete it and fetch it again."
+            ) from error
+        if len(found) > most:
+            raise DataError(
+                f"{where}: {len(content):,} bytes of gzip that become more than {most:,}. "
+                "Fix: if you trust it, decompress it with gunzip and pass the plain file."
+            )
+        if not unpacker.eof:
+            raise DataError(f"{where}: damaged gzip file (it is cut off). Fix: delete it and fetch it again.")
+        rest = unpacker.unused_data
+    return bytes(found)

@@ -169,7 +169,7 @@ def test_data_with_other_columns(model_file):
         (("complete", "--out", "x.png"), "x.png: the model is not of images. Fix: --out FILE.csv."),
         (("complete", "--out", "x.jpg"), "x.jpg: not a kind of file for this. "
          "Fix: a name ending in .csv, .npy, .png, .pdf, .svg."),
-        (("complete", "--method", "best"), "--method best: not known. Fix: one of sample, mean, mode."),
+        (("complete", "--method", "best"), "--method best: not known. Fix: one of mean, mode, sample."),
         (("complete", "--method", "mean", "-n", "2"), "--count 2: there is one mean only. "
          "Fix: --method sample."),
         (("score", "--missing", "hight"), "--missing hight: no such column. Fix: did you mean 'height'?"),

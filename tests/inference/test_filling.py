@@ -108,5 +108,5 @@ def test_single_precision_finds_the_same_mode():
 
 
 def test_the_word_of_before_names_the_words_of_now():
-    with pytest.raises(sq.ParameterError, match=r"'likely' is not known\. Fix: pass one of 'mean', 'mode' or"):
+    with pytest.raises(sq.ParameterError, match=r"'likely' is not known\. Fix: pass one of 'mean', 'mode'"):
         mixed(FAMILIES["hermite"]).impute([[0.0, 1.0, 0.3]], [True, False, False], how="likely")

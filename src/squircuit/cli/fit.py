@@ -10,7 +10,7 @@ import typer
 from squircuit import presets
 from squircuit.cli.arguments import DataName, Device, Json, chosen_device, pairs
 from squircuit.cli.options import Options, options
-from squircuit.cli.program import INTERRUPTED
+from squircuit.cli.program import FAILED, INTERRUPTED
 from squircuit.cli.reading import described, is_streamed, open_data, part_rows, sample_of
 from squircuit.cli.report import Report, plain
 from squircuit.cli.scoring import score, score_text
@@ -22,7 +22,6 @@ from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
 from squircuit.training.history import in_words, log_z_text, loss_text
 
-FAILED = 1
 BATCH = 256
 """Rows in a step of a stream, where none are given."""
 

@@ -84,7 +84,8 @@ def _finer(snapshot: Snapshot, found: Marginals, v: int) -> Tensor:
         torch.lerp(framed[chosen + 1].unsqueeze(1), framed[chosen + side].unsqueeze(1), shares)
         for side in (0, 2)
     ]
-    return torch.cat([points.flatten() for points in around]).unique()
+    points: Tensor = torch.unique(torch.cat([part.flatten() for part in around]))
+    return points
 
 
 def _vertex(found: Marginals, v: int) -> Tensor:

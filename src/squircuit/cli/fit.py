@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
 from squircuit.training.history import in_words, log_z_text, loss_text
+from squircuit.training.loop import DivergedWarning
 
 BATCH = 256
 """Rows in a step of a stream, where none are given."""
@@ -86,7 +88,9 @@ def fit(
     model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
     report.say(f"model  {model}")
     rows = _batches(data, source, chosen.training) if streamed else source
-    history = train(model, rows, held, chosen.training, run=run, resume=resume)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)  # an error says it at the end
+        history = train(model, rows, held, chosen.training, run=run, resume=resume)
     result = _result(model, data, source, history)
     if history.best_epoch:
         model.save(file, _notes(context, data, chosen, history, result))

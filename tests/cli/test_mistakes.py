@@ -237,3 +237,17 @@ def test_a_model_is_not_written_over_the_data(people):
     line = error_line("fit", people, "--out", people, "--epochs", 1)
     assert line == f"error: {people}: not a kind of file for this. Fix: a name ending in .safetensors."
     assert people.read_bytes() == before
+
+
+@pytest.mark.parametrize("place", ["people.csv/run", "x" * 300, "new/" + "x" * 300])
+def test_a_run_where_no_folder_can_be_is_refused_before_data_is_read(place, people):
+    line = error_line("fit", "nowhere.csv", "--out", people.parent / "m", "--run", people.parent / place)
+    assert line.startswith("error: --run ")
+    assert "Fix: pass a" in line
+    assert not (people.parent / "m").exists()
+
+
+def test_a_name_that_is_too_long_is_refused_before_data_is_read(tmp_path):
+    line = error_line("fit", "nowhere.csv", "--out", tmp_path / ("x" * 300))
+    assert "cannot be written (File name too long). Fix: " in line
+    assert list(tmp_path.iterdir()) == []

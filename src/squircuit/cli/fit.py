@@ -21,6 +21,7 @@ from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
+from squircuit.training.checkpoint import RunFolder
 from squircuit.training.history import in_words, log_z_text, loss_text
 from squircuit.training.loop import DivergedWarning
 
@@ -80,9 +81,12 @@ def fit(
     require_place(out, (".safetensors",) if out and out.suffix else ())
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
+    if run is not None:
+        RunFolder(run).require_usable()
     wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)
     source = sample_of(data, wishes) if streamed else open_data(data, wishes)
     file = out or _new_file(data, resume)
+    require_place(file)
     held = None if valid is None else read(valid, like=_schema(source))
     report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
     model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)

@@ -28,6 +28,7 @@ SHELL = (
     (re.compile(r"columns=\{'?([^':}]+)'?: '?([^'}]*)'?\}"), r"--columns \1=\2"),
     (re.compile(r"\bresume=True\b"), "--resume"),
     (re.compile(r"\brun='some/folder'"), "--run FOLDER"),
+    (re.compile(r"\brun='([^']*)'"), r"--run \1"),
     (re.compile(r" For a file use read\(\)\."), ""),
     (re.compile(r"\bpass folder= or set\b"), "set"),
     (re.compile(r"\bpass (\w+=\S+), or another folder"), r"--set \1, or another folder"),

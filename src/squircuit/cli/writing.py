@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 from squircuit.cli.reading import is_image, schema_of
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.models import SquaredCircuit
-from squircuit.storage.atomic import as_path, replace
+from squircuit.storage.atomic import as_path, replace, require_writable, sweep
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -28,9 +29,11 @@ def require_place(path: Path | None, endings: Sequence[str] = ()) -> None:
         raise ParameterError(
             f"{file}: not a kind of file for this. Fix: a name ending in {', '.join(endings)}."
         )
-    if file.is_dir() or not file.parent.is_dir():
-        reason = "a folder is there" if file.is_dir() else f"there is no folder {file.parent}"
+    if os.path.isdir(file) or not os.path.isdir(file.parent):  # of over-long names false, not an error
+        reason = "a folder is there" if os.path.isdir(file) else f"there is no folder {file.parent}"
         raise FormatError(f"{file}: cannot be written, {reason}. Fix: pass a file in a folder that exists.")
+    require_writable(file)
+    sweep(file)
 
 
 def is_picture(path: Path | None) -> bool:

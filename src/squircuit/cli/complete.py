@@ -9,7 +9,17 @@ import torch
 import typer
 from torch import Tensor
 
-from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Seed, chosen_device
+from squircuit.cli.arguments import (
+    DataName,
+    Device,
+    Json,
+    ModelFile,
+    Part,
+    Safe,
+    Seed,
+    chosen_device,
+    require_room,
+)
 from squircuit.cli.drawing import write_completions
 from squircuit.cli.masks import image_mask
 from squircuit.cli.reading import Rows, is_image, open_model, read_rows, schema_of
@@ -38,13 +48,14 @@ def complete(
         str | None, typer.Option(help="Pixels to fill: left, right, top, bottom, center, random:P.")
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(help="Only the first rows; default 8 images, all of a table.")
+        int | None, typer.Option(min=1, help="Only the first rows; default 8 images, all of a table.")
     ] = None,
     method: Annotated[
         str, typer.Option(help="mean or mode (each cell by itself), or sample (jointly).")
     ] = "sample",
-    count: Annotated[int, typer.Option("-n", "--count", help="Completions of each row; of samples.")] = 1,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Completions of each row.")] = 1,
     out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
+    safe: Safe = False,
     part: Part = "test",
     seed: Seed = 0,
     device: Device = "auto",
@@ -72,14 +83,15 @@ def complete(
         require_images(opened, str(out), "--out FILE.csv")
     found = read_rows(opened, data, part).first(IMAGES if rows is None and is_image(opened) else rows)
     masked = _masked(opened, found, mask, data, seed)
+    require_room(count, *masked.x.shape)
     filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
     flat = filled.transpose(0, 1).flatten(0, 1)
     if out is not None and is_picture(out):
         write_completions(out, opened, found.x, masked.missing, filled)
     elif out is not None:
-        write_rows(out, opened, flat)
+        write_rows(out, opened, flat, safe)
     names, values, cells = schema_of(opened).names, decoded(opened, flat), int(masked.missing.sum())
-    report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values).rstrip("\n"))
+    report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values, safe).rstrip("\n"))
     report.end({"columns": list(names), "rows": values, "filled": cells, "saved": out and str(out)})
 
 

@@ -25,7 +25,7 @@ SETS = "mnist, fashion-mnist, nltcs, plants, baudio, dna, digits, ring, spinner,
         ),
         (("digits", "--set", "lr"), "--set lr: not understood. Fix: write --set NAME=VALUE."),
         (("digits", "--set", "lr=fast"), "lr='fast'. Fix: pass a number or auto."),
-        (("digits", "--epochs", "0"), "epochs=0. Fix: pass at least 1."),
+        (("digits", "--epochs", "0"), "epochs=0. Fix: pass at least 1, and at most 1000000."),
         (("digits", "--columns", "pixel0=drop"), "--columns: the data set 'digits' has its types. "
          "Fix: leave the option out."),
         (("digits", "--resume"), "--resume needs the folder of the run. Fix: --run FOLDER."),

@@ -194,10 +194,10 @@ def model_for(
 
 
 def _chow_liu_trees(observed: Observed, count: object) -> list[RegionGraph]:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_TREES:
-        raise ParameterError(
-            f"trees must be an integer from 1 to {MOST_TREES}, got {count!r}. Fix: pass a few, such as 8."
-        )
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ParameterError(f"trees must be an integer ≥ 1, got {count!r}. Fix: pass a few, such as 8.")
+    if count > MOST_TREES:
+        raise ParameterError(f"trees={count} are too many. Fix: pass at most {MOST_TREES}.")
     return observed.chow_liu_trees(count)
 
 

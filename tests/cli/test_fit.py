@@ -126,7 +126,7 @@ def test_a_run_that_diverges_ends_with_an_error_and_keeps_good_weights(people, t
 
     monkeypatch.setattr(Loop, "_look", bad)
     done = call("fit", people, "--out", tmp_path / "m", "--units", 2, *QUICK, code=1)
-    assert "error: training failed: the loss is nan (epoch 1, step " in done.stderr
+    assert "error: training failed: the loss is nan in epoch 1, step " in done.stderr
     assert not (tmp_path / "m").exists()
 
 

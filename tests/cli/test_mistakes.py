@@ -25,7 +25,7 @@ SETS = "mnist, fashion-mnist, nltcs, plants, baudio, dna, digits, ring, spinner,
         ),
         (("digits", "--set", "lr"), "--set lr: not understood. Fix: write --set NAME=VALUE."),
         (("digits", "--set", "lr=fast"), "lr='fast'. Fix: pass a number or auto."),
-        (("digits", "--epochs", "0"), "epochs=0. Fix: pass at least 1."),
+        (("digits", "--epochs", "0"), "epochs=0. Fix: pass at least 1, and at most 1000000."),
         (("digits", "--columns", "pixel0=drop"), "--columns: the data set 'digits' has its types. "
          "Fix: leave the option out."),
         (("digits", "--resume"), "--resume needs the folder of the run. Fix: --run FOLDER."),
@@ -169,7 +169,7 @@ def test_data_with_other_columns(model_file):
         (("complete", "--out", "x.png"), "x.png: the model is not of images. Fix: --out FILE.csv."),
         (("complete", "--out", "x.jpg"), "x.jpg: not a kind of file for this. "
          "Fix: a name ending in .csv, .npy, .png, .pdf, .svg."),
-        (("complete", "--method", "best"), "--method best: not known. Fix: one of sample, mean, mode."),
+        (("complete", "--method", "best"), "--method best: not known. Fix: one of mean, mode, sample."),
         (("complete", "--method", "mean", "-n", "2"), "--count 2: there is one mean only. "
          "Fix: --method sample."),
         (("score", "--missing", "hight"), "--missing hight: no such column. Fix: did you mean 'height'?"),
@@ -237,3 +237,17 @@ def test_a_model_is_not_written_over_the_data(people):
     line = error_line("fit", people, "--out", people, "--epochs", 1)
     assert line == f"error: {people}: not a kind of file for this. Fix: a name ending in .safetensors."
     assert people.read_bytes() == before
+
+
+@pytest.mark.parametrize("place", ["people.csv/run", "x" * 300, "new/" + "x" * 300])
+def test_a_run_where_no_folder_can_be_is_refused_before_data_is_read(place, people):
+    line = error_line("fit", "nowhere.csv", "--out", people.parent / "m", "--run", people.parent / place)
+    assert line.startswith("error: --run ")
+    assert "Fix: pass a" in line
+    assert not (people.parent / "m").exists()
+
+
+def test_a_name_that_is_too_long_is_refused_before_data_is_read(tmp_path):
+    line = error_line("fit", "nowhere.csv", "--out", tmp_path / ("x" * 300))
+    assert "cannot be written (File name too long). Fix: " in line
+    assert list(tmp_path.iterdir()) == []

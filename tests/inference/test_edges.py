@@ -218,5 +218,5 @@ def test_wrong_arguments_of_samples_and_expectations_are_refused():
         model.expectation({9: torch.square})
     with pytest.raises(sq.ParameterError, match="grid: variable 0 is discrete"):
         model.marginals(grid={0: [0.5]})
-    with pytest.raises(sq.ParameterError, match="how must be"):
+    with pytest.raises(sq.ParameterError, match="how='best' is not known"):
         model.impute(torch.zeros(1, 6, dtype=torch.long), how="best")

@@ -169,9 +169,9 @@ def test_nan_in_the_loss_stops_with_a_reason_and_keeps_the_last_good_weights(x, 
 
     monkeypatch.setattr(sq.SquaredCircuit, "log_prob", log_prob)
     model = model_of_coins()
-    with pytest.warns(RuntimeWarning, match="epoch 3, step 9: the loss is nan.*weights of epoch 2"):
+    with pytest.warns(RuntimeWarning, match="the loss is nan in epoch 3, step 9,.*weights of epoch 2"):
         history = sq.fit(model, x, batch=54, patience=0, **QUICK)
-    assert history.stopped == "failed: the loss is nan (epoch 3, step 9)"
+    assert history.stopped == "failed: the loss is nan in epoch 3, step 9, with lr=0.2"
     monkeypatch.undo()
     valid = open_data(model, x, None, sq.TrainingConfig()).valid
     with torch.no_grad():

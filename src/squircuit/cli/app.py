@@ -44,6 +44,9 @@ def squircuit_(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Of any command: show where an error happened.")
+    ] = False,  # which `Program` takes out, wherever it stands
 ) -> None:
     """Squared circuits that are normalised by construction: train them on your data, and ask them.
 

@@ -9,12 +9,19 @@ import torch
 import typer
 
 from squircuit.errors import ParameterError
+from squircuit.execution.memory import free_bytes, require_memory
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File of a model, or the folder of a run.")]
 DataName = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder of images, or a name.")]
 Part = Annotated[str, typer.Option(help="Of a named data set: train, valid or test.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same result.")]
+Safe = Annotated[
+    bool,
+    typer.Option("--safe", help="In CSV, put ' before texts that spreadsheets would run, such as =1+1."),
+]
+CELL = 100
+"""Bytes that a cell needs as a number, as an object of Python, and as text."""
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
 
 
@@ -27,6 +34,20 @@ def chosen_device(text: str) -> torch.device:
     if text == "cuda" and not torch.cuda.is_available():
         raise ParameterError("--device cuda: there is no CUDA device here. Fix: --device cpu.")
     return torch.device(text)
+
+
+def require_room(count: int, rows: int, columns: int) -> None:
+    """Refuse so many samples of each of some rows as the memory does not hold.
+
+    Example:
+        >>> require_room(2**40, 1, 4)
+        Traceback (most recent call last):
+        squircuit.errors.ParameterError: -n 1099511627776: this needs about 4.4e+05 GB of memory, and ...
+    """
+    row = max(1, rows) * columns * CELL
+    most = (free_bytes() or 0) // row
+    fix = f"several calls of at most -n {most}, each with another --seed and --out" if most else "fewer rows"
+    require_memory(count * row, f"-n {count}", fix)
 
 
 def pairs(texts: list[str], option: str) -> dict[str, str]:

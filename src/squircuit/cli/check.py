@@ -63,6 +63,9 @@ def _circuit(file: Path) -> Circuit:
         raise FormatError(f"{file}: cannot be read ({error}). Fix: check the path.") from error
     except FormatError as error:
         raise FormatError(f"{file}: {error}") from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists in lists in lists
+        said = f"{type(error).__name__}: {error}"
+        raise FormatError(f"{file}: no circuit ({said}). Fix: pass what circuit.to_json() gave.") from error
 
 
 def _verdict(verdict: Any) -> dict[str, Any]:
@@ -73,7 +76,10 @@ def _log_z(circuit: Circuit, model: SquaredCircuit | None) -> float | None:
     """Exact, in double precision; None for a circuit without weights."""
     if model is not None:
         return float(model.log_partition())
-    return math.log(partition(circuit)) if circuit.has_weights else None
+    if not circuit.has_weights:
+        return None
+    z = partition(circuit)
+    return math.log(z) if z > 0 else -math.inf
 
 
 def _deviations(circuit: Circuit) -> dict[str, float]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 from torch import Tensor
 
-from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Seed, chosen_device
+from squircuit.cli.arguments import (
+    DataName,
+    Device,
+    Json,
+    ModelFile,
+    Part,
+    Safe,
+    Seed,
+    chosen_device,
+    require_room,
+)
 from squircuit.cli.drawing import write_completions
 from squircuit.cli.masks import image_mask
 from squircuit.cli.reading import Rows, is_image, open_model, read_rows, schema_of
@@ -24,9 +34,9 @@ from squircuit.cli.writing import (
     write_rows,
 )
 from squircuit.errors import DataError, ParameterError
+from squircuit.inference.conditional import HOW
 from squircuit.models import SquaredCircuit
 
-METHODS = ("sample", "mean", "mode")
 IMAGES = 8
 """Images that are completed unless told otherwise."""
 
@@ -38,13 +48,14 @@ def complete(
         str | None, typer.Option(help="Pixels to fill: left, right, top, bottom, center, random:P.")
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(help="Only the first rows; default 8 images, all of a table.")
+        int | None, typer.Option(min=1, help="Only the first rows; default 8 images, all of a table.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="sample (jointly), mean, or mode (each cell by itself).")
+        str, typer.Option(help="mean or mode (each cell by itself), or sample (jointly).")
     ] = "sample",
-    count: Annotated[int, typer.Option("-n", "--count", help="Completions of each row; of samples.")] = 1,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Completions of each row.")] = 1,
     out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
+    safe: Safe = False,
     part: Part = "test",
     seed: Seed = 0,
     device: Device = "auto",
@@ -52,8 +63,9 @@ def complete(
 ) -> None:
     """Fill in what is missing: empty cells of a table, or masked pixels, given all that is known.
 
-    A sample is drawn from the exact conditional distribution. The mean is that of each cell by itself,
-    rounded for counts and pixels; of categories, as with mode, the most likely one.
+    A sample is drawn from the exact conditional distribution. The mode is the most probable state of each
+    cell by itself, or where its density is highest; the mean that of each cell by itself, of counts and
+    pixels the nearest whole number, of categories, which have none, the most probable one.
 
     Examples:
 
@@ -71,20 +83,21 @@ def complete(
         require_images(opened, str(out), "--out FILE.csv")
     found = read_rows(opened, data, part).first(IMAGES if rows is None and is_image(opened) else rows)
     masked = _masked(opened, found, mask, data, seed)
+    require_room(count, *masked.x.shape)
     filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
     flat = filled.transpose(0, 1).flatten(0, 1)
     if out is not None and is_picture(out):
         write_completions(out, opened, found.x, masked.missing, filled)
     elif out is not None:
-        write_rows(out, opened, flat)
+        write_rows(out, opened, flat, safe)
     names, values, cells = schema_of(opened).names, decoded(opened, flat), int(masked.missing.sum())
-    report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values).rstrip("\n"))
+    report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values, safe).rstrip("\n"))
     report.end({"columns": list(names), "rows": values, "filled": cells, "saved": out and str(out)})
 
 
 def _require_method(method: str, count: int) -> None:
-    if method not in METHODS:
-        raise ParameterError(f"--method {method}: not known. Fix: one of {', '.join(METHODS)}.")
+    if method not in HOW:
+        raise ParameterError(f"--method {method}: not known. Fix: one of {', '.join(HOW)}.")
     if count != 1 and method != "sample":
         raise ParameterError(f"--count {count}: there is one {method} only. Fix: --method sample.")
 
@@ -104,14 +117,8 @@ def _masked(model: SquaredCircuit, rows: Rows, mask: str | None, data: str, seed
 
 
 @torch.no_grad()
-def _filled(model: SquaredCircuit, rows: Rows, method: str, count: int, seed: int) -> Tensor:
+def _filled(model: SquaredCircuit, rows: Rows, method: Any, count: int, seed: int) -> Tensor:
     """Completions: (m, n, d)."""
     if method == "sample":
         return model.sample(count, given=rows.x, missing=rows.missing, seed=seed)
-    likely = model.impute(rows.x, rows.missing)
-    if method == "mode":
-        return likely[None]
-    mean = model.mean(rows.x, rows.missing)
-    counts = torch.tensor([column.kind == "count" for column in schema_of(model).columns], device=mean.device)
-    filled = torch.where(rows.missing.to(mean.device) & counts, mean.round().to(likely.dtype), likely)
-    return filled[None]
+    return model.impute(rows.x, rows.missing, how=method)[None]

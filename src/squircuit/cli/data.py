@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from squircuit.cli.arguments import Json, pairs
+from squircuit.cli.program import FAILED
 from squircuit.cli.reading import described, open_data
 from squircuit.cli.report import Report
 from squircuit.data import Dataset, Schema, data_folder, load, names, verify
@@ -19,7 +20,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a data set; `squir
 Folder = Annotated[
     Path | None, typer.Option(help="Where files lie; default $SQUIRCUIT_DATA or ~/.cache/squircuit.")
 ]
-NOT_GOOD = 1
 
 app = typer.Typer(name="data", rich_markup_mode="markdown")
 
@@ -77,7 +77,7 @@ def verify_(name: Name, folder: Folder = None, as_json: Json = False) -> None:
     lines = [f"{file}: {verdict}" for file, verdict in found.items()] or [f"{name}: {_files(name, folder)}"]
     report.say("\n".join(lines))
     report.end(found)
-    raise typer.Exit(0 if all(verdict == "ok" for verdict in found.values()) else NOT_GOOD)
+    raise typer.Exit(0 if all(verdict == "ok" for verdict in found.values()) else FAILED)
 
 
 @app.command()

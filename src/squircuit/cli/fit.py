@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from squircuit import presets
 from squircuit.cli.arguments import DataName, Device, Json, chosen_device, pairs
 from squircuit.cli.options import Options, options
-from squircuit.cli.program import INTERRUPTED
+from squircuit.cli.program import FAILED, INTERRUPTED
 from squircuit.cli.reading import described, is_streamed, open_data, part_rows, sample_of
 from squircuit.cli.report import Report, plain
 from squircuit.cli.scoring import score, score_text
@@ -20,9 +21,10 @@ from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
+from squircuit.training.checkpoint import RunFolder
 from squircuit.training.history import in_words, log_z_text, loss_text
+from squircuit.training.loop import DivergedWarning
 
-FAILED = 1
 BATCH = 256
 """Rows in a step of a stream, where none are given."""
 
@@ -79,15 +81,20 @@ def fit(
     require_place(out, (".safetensors",) if out and out.suffix else ())
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
+    if run is not None:
+        RunFolder(run).require_usable()
     wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)
     source = sample_of(data, wishes) if streamed else open_data(data, wishes)
     file = out or _new_file(data, resume)
+    require_place(file)
     held = None if valid is None else read(valid, like=_schema(source))
     report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
     model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
     report.say(f"model  {model}")
     rows = _batches(data, source, chosen.training) if streamed else source
-    history = train(model, rows, held, chosen.training, run=run, resume=resume)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)  # an error says it at the end
+        history = train(model, rows, held, chosen.training, run=run, resume=resume)
     result = _result(model, data, source, history)
     if history.best_epoch:
         model.save(file, _notes(context, data, chosen, history, result))

@@ -13,12 +13,16 @@ from typing import Any, final
 from squircuit import presets
 from squircuit.errors import ParameterError, suggestion
 from squircuit.training import TrainingConfig
-from squircuit.training.config import OTHER_NAMES, read_options
+from squircuit.training.config import OTHER_NAMES, read_options, shown
 
 MODEL = ("units", "roots", "product", "tie", "size", "components", "trees", "parts", "order")
 """Options of :func:`squircuit.model_for`."""
 TRAINING = tuple(field.name for field in dataclasses.fields(TrainingConfig))
 TABLES = ("model", "training")
+MOST = {"units": 4096, "roots": 4096, "size": 1024, "components": 1024, "trees": 1024}
+"""Of options of the model; far below, memory is the limit, but to count so far would take for ever."""
+LONGEST = 256
+"""Entries of a list of an option, such as units by level, and characters of a text."""
 
 
 @final
@@ -56,6 +60,8 @@ def options(
         _require_known(name, (*MODEL, *TRAINING))
     model, training = ({k: v for table in tables for k, v in table[kind].items()} for kind in TABLES)
     model |= {name: _value(texts.pop(name)) for name in MODEL if name in texts}
+    for name, value in model.items():
+        _require_sane(name, value)
     return Options(model, TrainingConfig.from_texts(texts, training))
 
 
@@ -68,7 +74,7 @@ def _tables(document: Mapping[str, Any], source: str) -> dict[str, dict[str, Any
             _require_known(name, TABLES)
             if not isinstance(table, Mapping):
                 raise ParameterError(
-                    f"{name}={table!r} is no table. Fix: write [{name}] and options below it."
+                    f"{name}={shown(table)} is no table. Fix: write [{name}] and options below it."
                 )
         found = {name: dict(document.get(name, {})) for name in TABLES}
         for name in found["model"]:
@@ -79,10 +85,26 @@ def _tables(document: Mapping[str, Any], source: str) -> dict[str, dict[str, Any
     return found
 
 
+def _require_sane(name: str, value: Any) -> None:
+    """Refuse what is no option of any model, and numbers that no model can have; it checks the rest."""
+    entries = value if isinstance(value, list) else [value]
+    if len(entries) > LONGEST or not all(_is_plain(entry) for entry in entries):
+        raise ParameterError(f"{name}={shown(value)}. Fix: pass a number, a short text, or a list of some.")
+    for number in entries:
+        if name in MOST and isinstance(number, int | float) and not abs(number) <= MOST[name]:
+            raise ParameterError(f"{name}={shown(value)}. Fix: pass at most {MOST[name]}.")
+
+
+def _is_plain(entry: Any) -> bool:
+    return (
+        entry is None or isinstance(entry, int | float) or (isinstance(entry, str) and len(entry) <= LONGEST)
+    )
+
+
 def _require_known(name: str, known: tuple[str, ...]) -> None:
     if name not in known:
         meant = OTHER_NAMES.get(name, name)
-        raise ParameterError(f"there is no option {name!r}. Fix: {suggestion(meant, known)}")
+        raise ParameterError(f"there is no option {shown(name)}. Fix: {suggestion(meant, known)}")
 
 
 def _value(text: str) -> Any:
@@ -95,6 +117,6 @@ def _value(text: str) -> Any:
     if text in ("auto", "none"):
         return None
     for written in (text, f"[{text}]"):
-        with suppress(json.JSONDecodeError):
+        with suppress(ValueError, RecursionError):  # no JSON, too many digits, too deep
             return json.loads(written)
     return text

@@ -10,7 +10,7 @@ import typer
 
 from squircuit import plots
 from squircuit.circuits.skeleton import region_graph
-from squircuit.cli.arguments import Json, ModelFile, Seed
+from squircuit.cli.arguments import Json, ModelFile, Seed, require_room
 from squircuit.cli.drawing import write_images
 from squircuit.cli.reading import is_image, open_model
 from squircuit.cli.report import Report
@@ -29,7 +29,7 @@ def plot(
     model: ModelFile,
     what: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}.")],
     out: Annotated[Path, typer.Option(help="File: .png, .pdf or .svg; of circuit and regions .svg.")],
-    count: Annotated[int, typer.Option("-n", "--count", help="Samples that are drawn.")] = 64,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Samples that are drawn.")] = 64,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -75,6 +75,7 @@ def _draw(path: Path, what: str, out: Path, count: int, seed: int) -> None:
         replace(out, region_graph(model.structure).draw().encode())
     elif what == "samples":
         require_images(model, "--what samples", "--what density, or squircuit sample")
+        require_room(count, 1, model.structure.num_variables)
         write_images(out, model, model.sample(count, seed=seed))
     else:
         _require_no_images(is_image(model))

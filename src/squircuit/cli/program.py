@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shlex
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import torch
@@ -15,11 +19,16 @@ from typer.core import TyperGroup
 
 from squircuit.errors import SquircuitError
 
-WRONG_INPUT, INTERRUPTED = 2, 130
+FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS = 1, 2, 70, 130, 141
+"""Exit codes; the last two are those of programs that SIGINT and SIGPIPE end."""
+TRACEBACK = "--traceback"
+LONGEST = 600
+"""Characters that are shown of what another library says of an error."""
 SHELL = (
     (re.compile(r"columns=\{'?([^':}]+)'?: '?([^'}]*)'?\}"), r"--columns \1=\2"),
     (re.compile(r"\bresume=True\b"), "--resume"),
     (re.compile(r"\brun='some/folder'"), "--run FOLDER"),
+    (re.compile(r"\brun='([^']*)'"), r"--run \1"),
     (re.compile(r" For a file use read\(\)\."), ""),
     (re.compile(r"\bpass folder= or set\b"), "set"),
     (re.compile(r"\bpass (\w+=\S+), or another folder"), r"--set \1, or another folder"),
@@ -42,23 +51,96 @@ class Program(TyperGroup):
             warnings.showwarning = _show_warning
             sys.exit(self._code(words, extra))
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C says so, which typer would not."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _say("interrupted: files are as they were, or complete")
+            raise typer.Exit(INTERRUPTED) from None
+
     def _code(self, words: list[str], extra: dict[str, Any]) -> int:
+        """The last net: whatever happens, one line at most says it, and the code tells its kind."""
+        words, shows = _without_traceback(words)
         told = extra | {"standalone_mode": False, "obj": {"command": shlex.join(["squircuit", *words])}}
         try:
             code = super().main(words, **told)
-        except SquircuitError as error:
-            return _failed(str(error))
-        except torch.OutOfMemoryError:
-            return _failed(
-                "the GPU has too little memory. Fix: fewer units, a smaller batch, or --device cpu."
-            )
-        except (KeyboardInterrupt, typer.Abort):
-            return INTERRUPTED
-        except Exception as error:
-            if not hasattr(error, "format_message"):  # of click, which typer may bring itself
-                raise
-            return _failed(_usage_error(error))
+            if sys.stdout is not None:
+                sys.stdout.flush()  # at the end of the process it would be too late for a clear word
+        except BaseException as error:
+            if shows:
+                _say("".join(traceback.format_exception(error)).rstrip("\n"))
+            return _ended_by(error)
         return code if isinstance(code, int) else 0
+
+
+def _without_traceback(words: list[str]) -> tuple[list[str], bool]:
+    """The words without --traceback, which may stand anywhere before "--", and whether it was there.
+
+    Example:
+        >>> _without_traceback(["fit", "x.csv", "--traceback", "--", "--traceback"])
+        (['fit', 'x.csv', '--', '--traceback'], True)
+    """
+    end = words.index("--") if "--" in words else len(words)
+    kept = [word for word in words[:end] if word != TRACEBACK]
+    return kept + words[end:], len(kept) < end
+
+
+def _ended_by(error: BaseException) -> int:
+    """Say what went wrong, if anything did, and return the exit code."""
+    if isinstance(error, SquircuitError):
+        return _failed(str(error))
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return INTERRUPTED
+    if _is_broken_pipe(error):
+        _close_output()
+        return NOBODY_READS
+    if hasattr(error, "format_message"):  # of click, which typer may bring itself
+        return _failed(_usage_error(error))
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else UNEXPECTED
+    with suppress(OSError):  # what is left in the buffer of a full disk would be tried again at the end
+        _close_output()
+    return _failed(_unexpected(error), UNEXPECTED)
+
+
+def _is_broken_pipe(error: BaseException) -> bool:
+    """Nobody reads standard output any more, as after `| head`; typer makes an exit of it."""
+    cause = error.__context__ if isinstance(error, SystemExit) else error
+    return isinstance(cause, OSError) and cause.errno == errno.EPIPE
+
+
+def _close_output() -> None:
+    """Send what is still in the buffer nowhere, so that the end of the process does not fail on it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError, AttributeError):  # no real file, or none at all
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _unexpected(error: BaseException) -> str:
+    """What no command foresaw, in one line."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return "the GPU has too little memory. Fix: fewer units, a smaller batch, or --device cpu."
+    said = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or "can't allocate memory" in said:
+        return (
+            f"too little memory{_in_brackets(said)}. Fix: fewer units, a smaller batch, fewer rows at once."
+        )
+    kind = type(error).__name__
+    if isinstance(error, OSError):
+        return (
+            f"{kind}: {said[:LONGEST]}. Fix: look at the file or device: has it room, may you write to it? "
+            f"The same command with {TRACEBACK} shows where it happened."
+        )
+    return (
+        f"{kind}{_in_brackets(said)}, which should not happen. Fix: the same command with {TRACEBACK} "
+        "shows where it happened; please report it."
+    )
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text[:LONGEST]})" if text else ""
 
 
 def in_shell(message: str) -> str:
@@ -81,10 +163,25 @@ def _usage_error(error: Any) -> str:
     return f"{message}{'' if message.endswith('?') else '.'} Fix: {path} --help lists all."
 
 
-def _failed(message: str) -> int:
-    typer.echo(f"error: {in_shell(message)}", err=True)
-    return WRONG_INPUT
+def _failed(message: str, code: int = WRONG_INPUT) -> int:
+    _say(f"error: {one_line(in_shell(message))}")
+    return code
+
+
+def one_line(message: str) -> str:
+    """Some lines, such as parsers write, as one.
+
+    Example:
+        >>> one_line("not valid YAML (found ':'\\n  in line 3)")
+        "not valid YAML (found ':' in line 3)"
+    """
+    return " ".join(line.strip() for line in message.splitlines() if line.strip())
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # a standard error that takes nothing cannot be told so
+        typer.echo(text, err=True)
 
 
 def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
-    typer.echo(f"warning: {in_shell(str(message))}", err=True)
+    _say(f"warning: {one_line(in_shell(str(message)))}")

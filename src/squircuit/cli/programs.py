@@ -24,7 +24,8 @@ def folder(name: str) -> Path:
 def run(program: Path, arguments: list[str], *, words_aside: bool = False) -> int:
     """The exit code of a program in a process of its own; its words may go to standard error."""
     command = [sys.executable, str(program), *arguments]
-    return subprocess.run(command, check=False, stdout=STANDARD_ERROR if words_aside else None).returncode
+    code = subprocess.run(command, check=False, stdout=STANDARD_ERROR if words_aside else None).returncode
+    return code if code >= 0 else 128 - code  # ended by a signal, as shells say it
 
 
 def nearest(name: str, known: list[str]) -> ParameterError:

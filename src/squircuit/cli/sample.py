@@ -9,9 +9,9 @@ import torch
 import typer
 from torch import Tensor
 
-from squircuit.cli.arguments import Device, Json, ModelFile, Seed, chosen_device
+from squircuit.cli.arguments import Device, Json, ModelFile, Safe, Seed, chosen_device, require_room
 from squircuit.cli.drawing import write_images
-from squircuit.cli.reading import open_model, read_rows, schema_of
+from squircuit.cli.reading import Rows, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
 from squircuit.cli.writing import (
     PICTURES,
@@ -28,10 +28,11 @@ from squircuit.models import SquaredCircuit
 def sample(
     model: ModelFile,
     count: Annotated[
-        int, typer.Option("-n", "--count", help="Samples; with --given for each of its rows.")
+        int, typer.Option("-n", "--count", min=0, help="Samples; with --given for each of its rows.")
     ] = 64,
     given: Annotated[str | None, typer.Option(help="File of rows whose empty cells are to be drawn.")] = None,
     out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
+    safe: Safe = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -49,19 +50,27 @@ def sample(
     opened = open_model(model, chosen_device(device))
     if is_picture(out):
         require_images(opened, str(out), "--out FILE.csv")
-    drawn = _drawn(opened, count, given, seed)
+    rows = None if given is None else read_rows(opened, given)
+    require_room(count, 1 if rows is None else len(rows.x), opened.structure.num_variables)
+    drawn = _drawn(opened, count, rows, seed)
     if out is not None:
-        (write_images if is_picture(out) else write_rows)(out, opened, drawn)
-    names, rows = schema_of(opened).names, decoded(opened, drawn)
-    report.say(f"saved  {out}" if out else as_csv(names, rows).rstrip("\n"))
-    report.end({"columns": list(names), "rows": rows, "saved": out and str(out)})
+        _write(out, opened, drawn, safe)
+    names, cells = schema_of(opened).names, decoded(opened, drawn)
+    report.say(f"saved  {out}" if out else as_csv(names, cells, safe).rstrip("\n"))
+    report.end({"columns": list(names), "rows": cells, "saved": out and str(out)})
+
+
+def _write(out: Path, model: SquaredCircuit, drawn: Tensor, safe: bool) -> None:
+    if is_picture(out):
+        write_images(out, model, drawn)
+    else:
+        write_rows(out, model, drawn, safe)
 
 
 @torch.no_grad()
-def _drawn(model: SquaredCircuit, count: int, given: str | None, seed: int) -> Tensor:
+def _drawn(model: SquaredCircuit, count: int, rows: Rows | None, seed: int) -> Tensor:
     """(n, d); with evidence the samples of its first row, then of its second, …"""
-    if given is None:
+    if rows is None:
         return model.sample(count, seed=seed)
-    x, missing = read_rows(model, given)
-    drawn = model.sample(count, given=x, missing=missing, seed=seed)  # (n, m, d)
+    drawn = model.sample(count, given=rows.x, missing=rows.missing, seed=seed)  # (n, m, d)
     return drawn.transpose(0, 1).flatten(0, 1)

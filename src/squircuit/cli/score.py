@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Seed, chosen_device
+from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Safe, Seed, chosen_device
 from squircuit.cli.masks import named_mask
 from squircuit.cli.reading import Rows, open_model, read_rows
 from squircuit.cli.report import Report
@@ -26,6 +26,7 @@ def score(
         list[str] | None,
         typer.Option(help="Marginalise a column, or of images left, right, top, bottom, center, random:P."),
     ] = None,
+    safe: Safe = False,
     part: Part = "test",
     device: Device = "auto",
     seed: Seed = 0,
@@ -46,13 +47,13 @@ def score(
     rows = Rows(rows.x, rows.missing | named_mask(opened, missing or [], len(rows.x), seed))
     found = scored(opened, rows)
     if out is not None:
-        _write(out, found.log_prob.tolist())
+        _write(out, found.log_prob.tolist(), safe)
     report.say(score_text(found.to_dict()) + (f"\nsaved  {out}" if out else ""))
     report.end({**found.to_dict(), "log_prob": found.log_prob.tolist(), "saved": out and str(out)})
 
 
-def _write(out: Path, log_prob: list[float]) -> None:
+def _write(out: Path, log_prob: list[float], safe: bool) -> None:
     if out.suffix.lower() == ".npy":
         write_array(out, np.asarray(log_prob))
     else:
-        replace(out, as_csv(["log_prob"], [[value] for value in log_prob]).encode())
+        replace(out, as_csv(["log_prob"], [[value] for value in log_prob], safe).encode())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.cli.reading import Rows, is_image
+from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit
 from squircuit.training.history import log_z_text
 
@@ -62,10 +63,33 @@ def score(model: SquaredCircuit, rows: Rows) -> Score:
     """Scores of rows whose missing cells are marginalised; the model is in evaluation mode."""
     step = max(1, BLOCK // rows.x.shape[1])
     blocks = [slice(start, start + step) for start in range(0, len(rows.x), step)]
+    log_z = require_density(model)
     log_p = torch.cat([_block(model, rows.x[block], rows.missing[block]) for block in blocks])
+    _require_numbers(log_p)
     observed = max(1, int((~rows.missing).sum()))
     bits = -float(log_p.sum()) / (observed * math.log(2)) if is_image(model) else None
-    return Score(log_p, bits, float(model.log_partition()), model.is_normalised())
+    return Score(log_p, bits, log_z, model.is_normalised())
+
+
+def require_density(model: SquaredCircuit) -> float:
+    """log Z of a model that is a density; one that is 0 everywhere, or no number, has no scores."""
+    log_z = float(model.log_partition())
+    if not math.isfinite(log_z):
+        what = "it is 0 everywhere" if log_z == -math.inf else "its weights are no good numbers"
+        raise ParameterError(
+            f"the model is no density: log Z is {log_z}, {what}. Fix: pass another file, or train it again."
+        )
+    return log_z
+
+
+def _require_numbers(log_p: Tensor) -> None:
+    """A score that is NaN is none; −inf is one, of what cannot be."""
+    lost = torch.nonzero(log_p.isnan() | (log_p == torch.inf)).flatten().tolist()
+    if lost:
+        raise ParameterError(
+            f"row {lost[0]}: log p is {log_p[lost[0]].item()}, and so of {len(lost)} of {len(log_p)} rows. "
+            "Fix: squircuit check MODEL shows what is wrong with its weights; train it again."
+        )
 
 
 def _block(model: SquaredCircuit, x: Tensor, missing: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from torch import Tensor
 from squircuit.cli.reading import is_image, schema_of
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.models import SquaredCircuit
-from squircuit.storage.atomic import as_path, replace
+from squircuit.storage.atomic import as_path, replace, require_writable, sweep
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""How texts begin that spreadsheets run."""
 PICTURES = (".png", ".pdf", ".svg")
 
 
@@ -28,9 +31,11 @@ def require_place(path: Path | None, endings: Sequence[str] = ()) -> None:
         raise ParameterError(
             f"{file}: not a kind of file for this. Fix: a name ending in {', '.join(endings)}."
         )
-    if file.is_dir() or not file.parent.is_dir():
-        reason = "a folder is there" if file.is_dir() else f"there is no folder {file.parent}"
+    if os.path.isdir(file) or not os.path.isdir(file.parent):  # of over-long names false, not an error
+        reason = "a folder is there" if os.path.isdir(file) else f"there is no folder {file.parent}"
         raise FormatError(f"{file}: cannot be written, {reason}. Fix: pass a file in a folder that exists.")
+    require_writable(file)
+    sweep(file)
 
 
 def is_picture(path: Path | None) -> bool:
@@ -50,12 +55,12 @@ def write_figure(path: Path, figure: Any) -> None:
     replace(path, content.getvalue())
 
 
-def write_rows(path: Path, model: SquaredCircuit, rows: Tensor) -> None:
+def write_rows(path: Path, model: SquaredCircuit, rows: Tensor, safe: bool = False) -> None:
     """Rows (n, d) of a model in the words of its data, as CSV or NumPy file."""
     if path.suffix.lower() == ".npy":
         write_array(path, _as_array(model, rows))
     else:
-        replace(path, as_csv(schema_of(model).names, decoded(model, rows)).encode())
+        replace(path, as_csv(schema_of(model).names, decoded(model, rows), safe).encode())
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
@@ -69,8 +74,13 @@ def decoded(model: SquaredCircuit, rows: Tensor) -> list[list[Any]]:
     return schema_of(model).decode(rows.cpu())
 
 
-def as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]], safe: bool = False) -> str:
     """Comma-separated lines; None is an empty cell.
+
+    Args:
+        names: of the columns.
+        rows: of cells.
+        safe: put ' before texts that a spreadsheet would take for a formula. Numbers stay as they are.
 
     Example:
         >>> print(as_csv(["sex", "height"], [["f", 1.5], ["m", None]]), end="")
@@ -79,8 +89,27 @@ def as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         m,
     """
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([names, *rows])
+    cells = ([_harmless(cell) for cell in row] for row in [names, *rows]) if safe else [names, *rows]
+    csv.writer(_Lines(stream)).writerows(cells)
     return stream.getvalue()
+
+
+class _Lines:
+    """Ends lines as on Unix; the writer must think of both characters, or it leaves one unquoted in texts."""
+
+    def __init__(self, stream: io.StringIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> None:
+        self._stream.write(line.removesuffix("\r\n") + "\n")
+
+
+def _harmless(cell: Any) -> Any:
+    """
+    >>> [_harmless(cell) for cell in ("=1+1", "a=1", "-2", -2.0, None)]
+    ["'=1+1", 'a=1', "'-2", -2.0, None]
+    """
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def _as_array(model: SquaredCircuit, rows: Tensor) -> np.ndarray:

@@ -30,8 +30,10 @@ from squircuit.models import SquaredCircuit, load, mixture, table_model
 from squircuit.models.observed import observe
 from squircuit.regions import RegionGraph
 from squircuit.training import History, fit
+from squircuit.training.config import shown
 
 BLOCK = 4096  #: rows that are asked about at once
+MOST_MEMBERS = 1024
 
 
 class CircuitEstimator(BaseEstimator, ABC):
@@ -70,8 +72,10 @@ class CircuitEstimator(BaseEstimator, ABC):
 
     def _count_members(self) -> int:
         members = _plain(self.members)
-        if isinstance(members, bool) or not isinstance(members, int) or members < 1:
-            raise ParameterError(f"members={members!r}. Fix: pass a number of models, 1 or more.")
+        if isinstance(members, bool) or not isinstance(members, int) or not 1 <= members <= MOST_MEMBERS:
+            raise ParameterError(
+                f"members={shown(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
+            )
         return members
 
     def _member(self, rows: Table, tree: RegionGraph, seed: int) -> tuple[SquaredCircuit, History]:

@@ -11,6 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from squircuit.estimators.base import CircuitEstimator
 from squircuit.estimators.rows import as_array, as_frame, decoded
+from squircuit.execution.memory import require_memory
+
+CELL = 40  #: bytes that a sampled number needs until it is in the array
 
 
 class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
@@ -110,6 +113,11 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
             ``fit`` was given one; without columns that were dropped.
         """
         check_is_fitted(self)
+        require_memory(
+            CELL * n_samples * len(self._positions) if isinstance(n_samples, int) else 0,
+            f"n_samples={n_samples}",
+            "fewer samples at a time",
+        )
         drawn = self.model_.sample(n_samples, seed=self._seed(random_state)).cpu().numpy()
         schema = self._schema
         columns = [decoded(column, drawn[:, v]) for v, column in enumerate(schema.columns)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 import numpy as np
@@ -14,12 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from squircuit.data import Column
 from squircuit.data.cells import Cells, numbers
-from squircuit.errors import ParameterError
 from squircuit.estimators.base import CircuitEstimator
 from squircuit.estimators.rows import Rows, as_array, as_frame, cells_of, decoded, encoded, frame_kind, levels
-from squircuit.inference import Marginals
+from squircuit.inference.conditional import require_how
 
-STRATEGIES = ("mean", "mode", "sample")
 BLOCK = 512  #: rows whose marginals are in memory at once
 
 
@@ -33,7 +30,8 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         strategy: "mean", the conditional mean of each cell (of counts, too, so it is seldom an integer; of
             periodic columns the mean direction; of texts the most probable category); "mode", the most
             probable state, or the point of highest density, of each cell by itself; "sample", one sample of
-            all that a row lacks, jointly.
+            all that a row lacks, jointly. These are the words of ``model.impute``, whose mean of a count is
+            the nearest state.
         units, roots, size, components, members, columns: as for :class:`SquaredCircuitDensity`; columns that
             are dropped are passed through.
         epochs, lr, batch, valid_fraction, patience, device, verbose: likewise.
@@ -129,12 +127,14 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
     def _block(self, rows: Rows, generator: torch.Generator) -> dict[int, NDArray[Any]]:
         """Column → what its missing cells become, of the columns that some row lacks."""
         columns = dict(enumerate(self._schema.columns))
-        if self.strategy == "sample":
-            drawn = self.model_.sample(1, rows.values, rows.missing, generator=generator)[0].cpu().numpy()
-            return {v: decoded(column, drawn[:, v]) for v, column in columns.items()}
-        found = self.model_.marginals(rows.values, rows.missing)
-        centre = _mean if self.strategy == "mean" else _mode
-        return {v: centre(columns[v], found, v) for v in found.points}
+        how: Any = self.strategy
+        filled = self.model_.impute(rows.values, rows.missing, how, generator=generator).cpu().numpy()
+        values = {v: decoded(column, filled[:, v]) for v, column in columns.items()}
+        numeric = [v for v, c in columns.items() if c.is_discrete and not c.is_text]
+        if how == "mean" and rows.missing[:, numeric].any():
+            found = self.model_.marginals(rows.values, rows.missing).values
+            values |= {v: found[v].cpu().numpy() @ levels(columns[v]) for v in numeric if v in found}
+        return values
 
     def _packed(self, X: Any, cells: list[Cells]) -> Any:
         """An array, or where texts make it one of objects and a frame is wanted, a frame with types."""
@@ -146,33 +146,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         return as_frame(kind, [str(name) for name in self.get_feature_names_out()], cells, index)
 
     def _require_strategy(self) -> None:
-        if self.strategy not in STRATEGIES:
-            known = ", ".join(map(repr, STRATEGIES))
-            raise ParameterError(f"strategy={self.strategy!r}. Fix: pass one of {known}.")
-
-
-def _mode(column: Column, found: Marginals, v: int) -> NDArray[Any]:
-    return decoded(column, found.mode(v).cpu().numpy())
-
-
-def _mean(column: Column, found: Marginals, v: int) -> NDArray[Any]:
-    if column.is_text:
-        return _mode(column, found, v)
-    if column.is_discrete:
-        mean: NDArray[Any] = found.values[v].cpu().numpy() @ levels(column)
-    elif column.kind == "periodic":
-        mean = _direction(column, found.nodes[v].cpu().numpy(), found.masses[v].cpu().numpy())
-    else:
-        mean = found.mean[:, v].cpu().numpy()
-    return mean
-
-
-def _direction(column: Column, nodes: NDArray[Any], masses: NDArray[Any]) -> NDArray[Any]:
-    """The mean on a circle: the angle of E[exp(2πi (x − low)/P)]."""
-    period = column.high - column.low
-    turn = masses @ np.exp(2j * math.pi * (nodes - column.low) / period)
-    direction: NDArray[Any] = np.mod(np.angle(turn) / (2 * math.pi), 1.0)
-    return column.low + direction * period
+        require_how(self.strategy, "strategy")
 
 
 def _filled(column: Column, cells: Cells, gaps: NDArray[np.bool_], values: NDArray[Any]) -> Cells:

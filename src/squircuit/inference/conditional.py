@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -11,14 +11,17 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
+from squircuit.inference.centres import means, modes
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.likelihood import log_marginal
-from squircuit.inference.marginals import marginals, require_positive
+from squircuit.inference.marginals import require_positive
 from squircuit.inference.sampling import sample
 from squircuit.inference.snapshot import Snapshot
 from squircuit.reference.data import as_variables
 from squircuit.regions.scope import describe
 
+How: TypeAlias = Literal["mean", "mode", "sample"]  #: what a gap is filled with
+HOW = ("mean", "mode", "sample")
 Variables: TypeAlias = Iterable[int] | Tensor | None  #: numbers of variables, or booleans (d,) or (n, d)
 
 
@@ -48,7 +51,7 @@ def select(circuit: Circuit, variables: Variables, rows: int, device: torch.devi
     if isinstance(variables, Tensor) and variables.dtype == torch.bool:
         if variables.shape not in (shape, shape[1:]):
             raise ParameterError(
-                f"a mask of variables has shape {tuple(variables.shape)}. Fix: pass {shape[1:]} or {shape}"
+                f"a mask of variables has shape {tuple(variables.shape)}. Fix: pass {shape[1:]} or {shape}."
             )
         return variables.to(device).expand(shape)
     chosen = as_variables(circuit, () if variables is None else variables)
@@ -62,29 +65,42 @@ def require_disjoint(of: Tensor, given: Tensor) -> None:
     if bool(both.any()):
         shared = frozenset(torch.nonzero(both).flatten().tolist())
         raise ParameterError(
-            f"log_conditional: {describe(shared)} are both in of= and in given=. Fix: take them out of one"
+            f"log_conditional: {describe(shared)} are both in of= and in given=. Fix: take them out of one."
         )
 
 
 def impute(
     snapshot: Snapshot,
     evidence: Evidence,
-    how: Literal["likely", "sample"] = "likely",
+    how: How = "mode",
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Rows with their gaps filled: (n, d).
 
-    ``"likely"`` takes of each missing variable by itself the most probable state, or the mean if it is
-    continuous; ``"sample"`` draws all that a row lacks jointly.
+    Args:
+        snapshot: of the model.
+        evidence: n rows of positive probability.
+        how: "mode", of each missing variable by itself the most probable state or the point of highest
+            density; "mean", of each by itself the mean (of ordered states the nearest one, of others the most
+            probable; on a circle the mean direction); "sample", all that a row lacks drawn jointly.
+        generator: of the samples.
     """
-    if how not in ("likely", "sample"):
-        raise ParameterError(f"impute: how must be 'likely' or 'sample', got {how!r}")
+    require_how(how, "impute: how")
     if how == "sample":
         return sample(snapshot, evidence, 1, generator)[0]
-    found = marginals(snapshot, evidence)
+    found = (means if how == "mean" else modes)(snapshot, evidence)
     filled = evidence.x.clone()
-    for v in found.points:
-        discrete = snapshot.circuit.domains[v].is_discrete
-        best: Any = found.mode(v) if discrete else found.mean[:, v]
-        filled[:, v] = torch.where(evidence.missing[:, v], best.to(filled.dtype), filled[:, v])
+    for v, values in found.items():
+        filled[:, v] = torch.where(evidence.missing[:, v], values.to(filled), filled[:, v])
     return filled
+
+
+def require_how(how: object, name: str) -> None:
+    """Refuse what is none of the ways to fill a gap."""
+    if how in HOW:
+        return
+    known = ", ".join(map(repr, HOW[:-1]))
+    meant = ' What "likely" meant is now "mode" (before, the mean of continuous variables).'
+    raise ParameterError(
+        f"{name}={how!r} is not known. Fix: pass one of {known} or {HOW[-1]!r}." + meant * (how == "likely")
+    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
-from squircuit.inference.conditional import Variables, impute, log_conditional, require_disjoint, select
+from squircuit.inference.conditional import How, Variables, impute, log_conditional, require_disjoint, select
 from squircuit.inference.distribution import CircuitDistribution
 from squircuit.inference.evidence import Evidence, as_evidence, nothing_observed, require_data
 from squircuit.inference.marginals import Marginals, marginals
@@ -108,11 +108,27 @@ class Queries(ABC):
         self,
         x: Any,
         missing: Any = None,
-        how: Literal["likely", "sample"] = "likely",
+        how: How = "mode",
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Rows with their gaps filled, by likely values or by a joint sample: (n, d)."""
+        """Rows with their gaps filled: (n, d).
+
+        Args:
+            x: rows (n, d).
+            missing: booleans (d,) or (n, d).
+            how: "mode", the most probable state or the point of highest density of each gap by itself, which
+                is always a value that can be; "mean", the mean of each by itself, which has the least squared
+                error (of ordered states the nearest one, of others the most probable; on a circle the mean
+                direction); "sample", all that a row lacks drawn jointly, which keeps the spread.
+            seed, generator: of the samples.
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
+            >>> model.impute([[1, 0, 0]], missing=[False, True, True], how="mode").shape
+            torch.Size([1, 3])
+        """
         require_data(self.structure, x)
         source = make_generator(seed, generator, self.device)
         return impute(self.snapshot(), self._evidence(x, missing), how, source)

@@ -12,6 +12,7 @@ from squircuit.circuits.build import Product, Tie, Units
 from squircuit.data import Schema
 from squircuit.data.registry import pixels
 from squircuit.errors import ParameterError
+from squircuit.execution.memory import require_memory
 from squircuit.families import Categorical, Family
 from squircuit.models.mixture import mixture
 from squircuit.models.observed import Observed, observe
@@ -31,6 +32,9 @@ FUNCTIONS = ((4000, 24), (FEW_ROWS, 16), (300, 12), (0, 8))
 """Of columns that are not discrete: for this many rows or more, how many functions."""
 ROOTS = 4
 """Root units where none are given: a mixture of squares fits better than one (docs/models.md)."""
+COPIES = 2
+"""Of the weights in double precision that are in memory at once when a model is made."""
+MOST_TREES = 1024
 
 
 def image_model(
@@ -191,7 +195,9 @@ def model_for(
 
 def _chow_liu_trees(observed: Observed, count: object) -> list[RegionGraph]:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ParameterError(f"trees must be an integer ≥ 1, got {count!r}")
+        raise ParameterError(f"trees must be an integer ≥ 1, got {count!r}. Fix: pass a few, such as 8.")
+    if count > MOST_TREES:
+        raise ParameterError(f"trees={count} are too many. Fix: pass at most {MOST_TREES}.")
     return observed.chow_liu_trees(count)
 
 
@@ -248,6 +254,8 @@ def _circuit(
 def _model(
     circuit: Circuit, seed: int, dtype: torch.dtype, schema: Schema, shape: tuple[int, ...] | None
 ) -> SquaredCircuit:
+    needed = COPIES * 8 * circuit.num_parameters()
+    require_memory(needed, f"a model of {circuit.num_parameters()} parameters", "fewer units or components")
     model = SquaredCircuit(circuit, seed, dtype)
     model.schema, model.shape = schema, shape
     return model

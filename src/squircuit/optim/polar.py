@@ -14,14 +14,18 @@ from squircuit.optim.gram import STEPS, Grams, inverse_square_root, root_of_trac
 from squircuit.optim.kernels import polar as kernel
 from squircuit.optim.wide import NUMBERS, polar_step
 
+LARGEST = 100.0
+"""Rates above count as this. Far above, X − ηR would lose all digits where R, the tangent part of the
+momentum, is a small difference of large numbers; more than ``trust`` is not moved in any case."""
+
 
 @final
 class Polar(StiefelOptimizer):
     """VectorAdam along the tangent space, back to the manifold by the polar decomposition at every step.
 
     X⁺ = (Y Yᴴ)^(-1/2) Y with Y = X − ηR, R the tangent part of the momentum (Euclidean metric), scaled, with
-    η‖R‖_F ≤ ``trust``. Weights are semi-unitary after each step up to rounding, so the loss that is printed
-    is the true one. The default.
+    η‖R‖_F ≤ ``trust`` and η ≤ 100. Weights are semi-unitary after each step up to rounding, whatever the
+    learning rate, so the loss that is printed is the true one. The default.
 
     Example:
         >>> import torch
@@ -57,18 +61,22 @@ class Polar(StiefelOptimizer):
             self._update_wide(bundle, group)
             return
         averages, g, scale = vector_adam(bundle, group)
-        bundle.apply(averages, *polar_factors(g, scale, group["lr"], group["trust"]))
+        bundle.apply(averages, *polar_factors(g, scale, _bounded(group["lr"]), group["trust"]))
 
     def _update_wide(self, bundle: Bundle, group: dict[str, Any]) -> None:
         averages, beta = bundle.state("exp_avg"), group["betas"][0]
         bundle.accumulate(averages, beta, 1 - beta)
-        scale = vector_scale(bundle, bundle.norms, group)
+        scale, rate = vector_scale(bundle, bundle.norms, group), _bounded(group["lr"])
         parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
         for weight, average, factor in parts:
             at_once = max(1, NUMBERS // weight[0].numel())
             for start in range(0, len(weight), at_once):
                 part = slice(start, start + at_once)
-                polar_step(weight[part], average[part], factor[part], group["lr"], group["trust"])
+                polar_step(weight[part], average[part], factor[part], rate, group["trust"])
+
+
+def _bounded(lr: float | Tensor) -> float | Tensor:
+    return lr.clamp(max=LARGEST) if isinstance(lr, Tensor) else min(lr, LARGEST)
 
 
 def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> tuple[Tensor, Tensor]:

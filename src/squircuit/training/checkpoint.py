@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
 
@@ -13,11 +17,13 @@ from torch import Tensor
 from squircuit import storage
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.models import SquaredCircuit
-from squircuit.storage.atomic import replace
+from squircuit.storage.atomic import replace, sweep
+from squircuit.storage.locks import FolderLock
 from squircuit.training.config import TrainingConfig
 from squircuit.training.history import Epoch, History
 from squircuit.training.sources import Data
 
+FILES = ("config.json", "history.jsonl", "checkpoint.safetensors", "best.safetensors")
 FREE = ("progress", "tensorboard", "checkpoint_minutes")
 """Options that do not change the result: a resumed run may have others."""
 
@@ -32,8 +38,56 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise ParameterError(f"run={str(path)!r} is a file. Fix: pass a folder.")
+        try:
+            if self.path.exists() and not self.path.is_dir():
+                raise ParameterError(f"run={str(path)!r} is a file. Fix: pass a folder.")
+        except OSError as error:  # over-long names, folders that may not be looked into
+            raise self._cannot(error) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """The folder, made where it is missing, for this process alone; what killed ones left is deleted."""
+        is_new = not self.path.exists()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FolderLock(self.path).__enter__()
+        except OSError as error:
+            raise self._cannot(error) from error
+        try:
+            for name in FILES:
+                sweep(self.path / name)
+            yield
+        finally:
+            lock.__exit__()
+            if is_new:
+                with suppress(OSError):
+                    self.path.rmdir()  # where nothing has been written
+
+    def require_usable(self) -> None:
+        """Refuse, before any work is done, a folder that cannot be written to, or in which another trains."""
+        try:
+            self._require_place()
+            FolderLock(self.path).require_free()
+        except OSError as error:
+            raise self._cannot(error) from error
+
+    def _require_place(self) -> None:
+        """Refuse what cannot be a folder that files are written to."""
+        wanted = self.path.absolute()
+        there = next(place for place in (wanted, *wanted.parents) if place.exists())
+        if not there.is_dir():
+            raise ParameterError(f"run={str(self.path)!r}: {there} is a file. Fix: pass another folder.")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"{there} may not be written to")
+        for part in wanted.relative_to(there).parts:
+            (there / part).exists()  # a name that is too long raises
+
+    def _cannot(self, error: OSError) -> FormatError:
+        shown = reprlib.repr(str(self.path))
+        return FormatError(
+            f"run={shown}: files cannot be written there ({error.strerror or error}). "
+            "Fix: pass a folder that can be made, that you may write to, and that has room."
+        )
 
     @property
     def is_begun(self) -> bool:
@@ -42,7 +96,6 @@ class RunFolder:
 
     def begin(self, identity: Mapping[str, Any], first_checkpoint: Callable[[], None]) -> None:
         """Write the first checkpoint, then what the run is of, which makes the folder one of a run."""
-        self.path.mkdir(parents=True, exist_ok=True)
         first_checkpoint()
         replace(self.path / "config.json", (json.dumps(identity, indent=2) + "\n").encode())
 
@@ -69,7 +122,7 @@ class RunFolder:
             found = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(found["config"], dict):
                 return dict(found)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(f"{path}: damaged ({error!r}). Fix: start again in another folder.") from error
         raise FormatError(f"{path}: damaged. Fix: start again in another folder.")
 
@@ -94,7 +147,7 @@ class RunFolder:
                 Epoch.from_dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()
             ]
             unit = str(self._identity()["config"]["unit"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
                 f"{self.path}: no history of a run ({error}). Fix: pass the folder of a run."
             ) from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import reprlib
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,11 +86,12 @@ class TrainingConfig:
             _require_type(field, getattr(self, field.name))
         for name, (holds, range_) in RANGES.items():
             value = getattr(self, name)
-            if value != "auto" and not (math.isfinite(value) and holds(value)):
-                raise ParameterError(f"{name}={value!r}. Fix: pass {range_}.")
+            if value != "auto" and not (abs(value) <= sys.float_info.max and holds(value)):
+                raise ParameterError(f"{name}={shown(value)}. Fix: pass {range_}.")
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
-                raise ParameterError(f"{name}={getattr(self, name)!r}. Fix: pass one of {', '.join(known)}.")
+                value = shown(getattr(self, name))
+                raise ParameterError(f"{name}={value}. Fix: pass one of {', '.join(known)}.")
 
     @classmethod
     def of(cls, source: Any = None, **overrides: Any) -> TrainingConfig:
@@ -101,7 +103,7 @@ class TrainingConfig:
         if isinstance(source, Mapping):
             return cls().replace(**source).replace(**overrides)
         raise ParameterError(
-            f"config={source!r}. Fix: pass a TrainingConfig, a mapping, or the path of a TOML or YAML file."
+            f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
         )
 
     def replace(self, **changes: Any) -> TrainingConfig:
@@ -125,19 +127,20 @@ class TrainingConfig:
         return dataclasses.asdict(self)
 
 
+MOST_EPOCHS = 1_000_000
 RANGES: dict[str, tuple[Any, str]] = {
-    "epochs": (lambda v: v >= 1, "at least 1"),
-    "batch": (lambda v: v >= 1, "at least 1"),
+    "epochs": (lambda v: 1 <= v <= MOST_EPOCHS, f"at least 1, and at most {MOST_EPOCHS}"),
+    "batch": (lambda v: 1 <= v < 2**31, "at least 1, and less than 2³¹"),
     "lr": (lambda v: v > 0, "a number above 0"),
     "lr_free": (lambda v: v >= 0, "a number from 0 upwards"),
     "warm_up": (lambda v: 0 <= v < 1, "a share in [0, 1)"),
     "final_lr": (lambda v: 0 <= v <= 1, "a share in [0, 1]"),
     "valid_fraction": (lambda v: 0 <= v < 1, "a share in [0, 1)"),
-    "valid_every": (lambda v: v >= 1, "at least 1"),
-    "patience": (lambda v: v >= 0, "0 (never stop early) or more"),
+    "valid_every": (lambda v: 1 <= v <= MOST_EPOCHS, f"at least 1, and at most {MOST_EPOCHS}"),
+    "patience": (lambda v: 0 <= v <= MOST_EPOCHS, f"0 (never stop early) or more, up to {MOST_EPOCHS}"),
     "average": (lambda v: 0 <= v < 1, "a decay in [0, 1)"),
     "jitter": (lambda v: v >= 0, "a standard deviation from 0 upwards"),
-    "seed": (lambda v: v >= 0, "an integer from 0 upwards"),
+    "seed": (lambda v: 0 <= v < 2**63, "an integer from 0 to 2⁶³ − 1"),
     "checkpoint_minutes": (lambda v: v >= 0, "a number of minutes from 0 upwards"),
 }
 """Option → what holds for its values, and that in words."""
@@ -155,11 +158,25 @@ OTHER_NAMES = {"learning_rate": "lr", "n_iter": "epochs", "max_iter": "epochs", 
 """What other libraries call some of the options."""
 
 
+def shown(value: Any) -> str:
+    """A value for an error: on one line, and not all of it where it is long or deep.
+
+    Example:
+        >>> shown([[[[[[[[1]]]]]]]]), shown("x" * 100), shown(10**5000)
+        ('[[[[[[[...]]]]]]]', "'xxxxxxxxxxxx...xxxxxxxxxxxxx'", '<int of many digits>')
+    """
+    try:
+        text = reprlib.repr(value)
+    except ValueError:  # Python writes no numbers of more than 4300 digits
+        return f"<{type(value).__name__} of many digits>"
+    return text if len(text.splitlines()) == 1 else f"<{type(value).__name__}>"
+
+
 def _require_known(name: str) -> None:
     known = [field.name for field in dataclasses.fields(TrainingConfig)]
     if name not in known:
         meant = OTHER_NAMES.get(name, name)
-        raise ParameterError(f"there is no option {name!r}. Fix: {suggestion(meant, known)}")
+        raise ParameterError(f"there is no option {shown(name)}. Fix: {suggestion(meant, known)}")
 
 
 def _require_type(field: dataclasses.Field[Any], value: Any) -> None:
@@ -169,8 +186,7 @@ def _require_type(field: dataclasses.Field[Any], value: Any) -> None:
         isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
     ):
         return
-    shown = repr(value) if len(repr(value).splitlines()) == 1 else f"<{type(value).__name__}>"
-    raise ParameterError(f"{field.name}={shown}. Fix: pass {words}{' or auto' if auto else ''}.")
+    raise ParameterError(f"{field.name}={shown(value)}. Fix: pass {words}{' or auto' if auto else ''}.")
 
 
 def _parsed(name: str, text: str) -> Any:
@@ -181,7 +197,7 @@ def _parsed(name: str, text: str) -> Any:
         return text
     try:
         return json.loads(text.lower())
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, too many digits, too deep
         return text  # the check of types says what is wrong
 
 
@@ -207,19 +223,20 @@ def _of_file(path: Path) -> TrainingConfig:
 def _document(path: Path) -> Any:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".toml":
-        return _read_with(tomllib.loads, tomllib.TOMLDecodeError, text, path, "TOML")
+        return _read_with(tomllib.loads, text, path, "TOML")
     if path.suffix == ".json":
-        return _read_with(json.loads, json.JSONDecodeError, text, path, "JSON")
+        return _read_with(json.loads, text, path, "JSON")
     if path.suffix in (".yaml", ".yml"):
         yaml = need("yaml", "reading YAML files", "yaml")
-        return _read_with(yaml.safe_load, yaml.YAMLError, text, path, "YAML")
+        return _read_with(yaml.safe_load, text, path, "YAML")
     raise FormatError(f"{path}: files ending in {path.suffix!r} are not known. Fix: .toml, .yaml or .json.")
 
 
-def _read_with(parse: Any, error: Any, text: str, path: Path, format_: str) -> Any:
+def _read_with(parse: Any, text: str, path: Path, format_: str) -> Any:
+    """What a parser makes of a text; they raise much beside their own errors: too deep, too many digits."""
     try:
         return parse(text)
-    except (error, ValueError, RecursionError) as wrong:  # thousands of digits, or nested without end
+    except Exception as wrong:
         raise FormatError(
             f"{path}: not valid {format_} ({one_line(wrong)}). Fix: correct the file."
         ) from wrong

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,6 +92,18 @@ def _bounds(domain: Domain | None) -> tuple[float, float]:
     return (domain.start, torch.inf) if isinstance(domain, HalfLine) else (-torch.inf, torch.inf)
 
 
+def noise_seed(seed: int, step: int) -> int:
+    """A seed of one step, below 2⁶³ whatever the seed of the run.
+
+    Example:
+        >>> noise_seed(1, 2), 0 <= noise_seed(2**63 - 1, 5) < 2**63
+        (1099511627778, True)
+    """
+    if seed < 2**23:
+        return (seed << 40) + step
+    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> 1)
+
+
 @final
 class Jitter:
     """Fresh Gaussian noise on the continuous columns; wrapped on circles, reflected at the ends of intervals.
@@ -106,7 +119,7 @@ class Jitter:
 
     def __init__(self, domains: Domains, scale: float, seed: int, device: torch.device) -> None:
         self._seed, self._generator = seed, torch.Generator(device)
-        self._scale = (scale * ~domains.discrete).to(device)
+        self._scale = (float(scale) * ~domains.discrete).to(device)
         self._periodic, self._bounds = domains.periodic.to(device), domains.bounds.to(device)
 
     @classmethod
@@ -117,7 +130,7 @@ class Jitter:
 
     def __call__(self, x: Tensor, step: int) -> Tensor:
         """Rows (n, d) of floats with noise."""
-        self._generator.manual_seed((self._seed << 40) + step)
+        self._generator.manual_seed(noise_seed(self._seed, step))
         noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=self._generator)
         moved = x + noise * self._scale.to(x.dtype)
         low, high = self._bounds.to(x.dtype)

@@ -69,10 +69,12 @@ def fit(
     data = open_data(model, train, valid, settings)
     settings = resolve(settings, model, data.train)
     loop = Loop(model, data, settings, folder, _displays(settings, folder))
-    if folder is not None:
-        _prepare(loop, folder)
-    if not loop.is_over:
+    if folder is None:
         return loop.run()
+    with folder.locked():
+        _prepare(loop, folder)
+        if not loop.is_over:
+            return loop.run()
     model.eval()
     return loop.history()
 
@@ -85,6 +87,7 @@ def _folder(run: str | Path | None, resume: bool, config: TrainingConfig) -> Run
             raise ParameterError(f"{wish} needs the folder of the run. Fix: pass run='some/folder'.")
         return None
     folder = RunFolder(os.fspath(run))
+    folder.require_usable()
     if folder.is_begun and not resume:
         raise ParameterError(
             f"{folder.path} holds a run. Fix: resume=True to go on with it, or pass another folder."

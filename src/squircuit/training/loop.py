@@ -11,7 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from squircuit.errors import FormatError
+from squircuit.errors import DataError, FormatError
 from squircuit.models import SquaredCircuit
 from squircuit.training.averaging import Average, Weights, on_manifold, put, wearing, weights_of
 from squircuit.training.checkpoint import RunFolder
@@ -24,12 +24,22 @@ from squircuit.training.progress import Display
 from squircuit.training.schedule import factor
 from squircuit.training.sources import Data
 from squircuit.training.state import State
-from squircuit.training.steps import DivergedError, Steps, require_good
+from squircuit.training.steps import (
+    DivergedError,
+    ImpossibleRowsError,
+    Steps,
+    require_finite_weights,
+    require_good,
+)
 
 FEASIBLE = ("polar", "pogo")
 """Methods that mean to stay on the manifold; what the others find is judged as it is."""
 LOOK = 50
 """Steps of a captured graph between two looks at the loss: each waits for the device."""
+
+
+class DivergedWarning(RuntimeWarning):
+    """Training has ended early, with the best weights from before."""
 
 
 @final
@@ -101,16 +111,38 @@ class Loop:
             while self.state.stopped == "running":
                 self._epoch(interrupts, started)
         except DivergedError as error:
-            where = f"epoch {self.state.epoch + 1}, step {self.state.step + 1}"
-            self.state.stopped = f"failed: {error} ({where})"
-            warnings.warn(
-                f"training stopped in {where}: {error}. The model has the weights of epoch "
-                f"{self.state.best_epoch}. Fix: a smaller lr than {self.config.lr}.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+            self._fail(error)
+        except ImpossibleRowsError as error:
+            self._require_possible(error)
+            self._fail(DivergedError(f"{error}, which were possible before", steps=1))
         if self.folder is not None:
             self.save()
+
+    def _fail(self, error: DivergedError) -> None:
+        """Training has diverged: say where, and with which rate."""
+        where = f"epoch {self.state.epoch + 1}, step {self.state.step + 1 - error.steps}"
+        self.state.stopped = f"failed: {error} in {where}, with lr={self.config.lr:g}"
+        before = f"epoch {self.state.best_epoch}" if self.state.best_epoch else "before the training"
+        warnings.warn(
+            f"training {self.state.stopped}. The model has the weights of {before}. Fix: a smaller lr.",
+            DivergedWarning,
+            stacklevel=5,
+        )
+
+    @torch.no_grad()
+    def _require_possible(self, error: ImpossibleRowsError) -> None:
+        """Blame rows that have probability 0 under the last good weights, too; else it was the training."""
+        if error.batch is not None:
+            with wearing(self.model, self.best):
+                log_p = self.model.eval().log_prob(*error.batch)
+            self.model.train()
+            if bool((log_p > -torch.inf).all()):
+                return
+        raise DataError(
+            f"{error}, so the likelihood cannot be maximised; the weights are good ones from before. "
+            "Fix: leave these rows out, or build a model with more units or wider functions; a smaller lr, "
+            "if this is not the first epoch."
+        ) from error
 
     def _epoch(self, interrupts: Interrupts, started: float) -> None:
         """The steps of one epoch that are left, and what comes after them."""
@@ -131,11 +163,12 @@ class Loop:
                 return
             self._save_in_time()
         self._look()
+        require_finite_weights(self.model)  # those of the last step have not met a row yet
         self._close_epoch(started)
 
     def _look(self) -> None:
         """Read the loss of the epoch so far: stop if it is not finite, else show it."""
-        require_good(self.total, self.state.position * int(self.config.batch))
+        require_good(self.total, self.state.position * int(self.config.batch), self.model)
         mean = self.total[0].item() / self.state.position
         self._show("step", self.state.step, self.state.epoch + 1, self._in_unit(mean))
 

@@ -135,7 +135,10 @@ class _Doors:
 
     def feed(self, source: Batches | Encoded, name: str) -> Feed:
         if isinstance(source, Batches):
-            return Stream(source, self._domains, name, self._device, self._dtype)
+            stream = Stream(source, self._domains, name, self._device, self._dtype)
+            if all(block.missing is not None and bool(block.missing.all()) for block in stream.blocks()):
+                raise nothing_known(name)  # mostly one look at the first block
+            return stream
         return self.memory(*self.checked(source, name))
 
     def memory(self, rows: Tensor, missing: Tensor | None) -> Memory:
@@ -144,6 +147,8 @@ class _Doors:
     def checked(self, source: Encoded, name: str) -> tuple[Tensor, Tensor | None]:
         """Rows in the smallest type that holds them, and what is missing; None: nothing."""
         self._require_shape(source.rows.shape, name)
+        if source.missing.all():
+            raise nothing_known(name)
         missing = torch.from_numpy(np.ascontiguousarray(source.missing)) if source.missing.any() else None
         rows = np.ascontiguousarray(source.rows)
         step, parts = max(1, BLOCK // len(self._domains)), []
@@ -168,6 +173,11 @@ class _Doors:
             f"{name}: the model takes rows of shape (n, {d}), n ≥ 1, rows being samples; got {tuple(shape)}. "
             f"Fix: {fix}."
         )
+
+
+def nothing_known(name: str) -> DataError:
+    """The error of data from which nothing can be learnt."""
+    return DataError(f"{name}: every cell is missing. Fix: pass rows with some known cells.")
 
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:

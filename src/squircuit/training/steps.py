@@ -10,13 +10,14 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import ParameterError
 from squircuit.execution.graph import CapturedStep
 from squircuit.execution.partition import has_cross_terms
 from squircuit.execution.precision import flushed_denormals
 from squircuit.models import SquaredCircuit
 from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
 from squircuit.optim.base import is_constrained
+from squircuit.optim.bundle import real_view
 from squircuit.training.config import TrainingConfig
 from squircuit.training.feed import Batch
 from squircuit.training.objective import Objective
@@ -29,7 +30,29 @@ ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}
 
 
 class DivergedError(Exception):
-    """The loss or a gradient is no longer a number; the message says where."""
+    """The loss, a gradient or a weight is no longer a number; the message says which.
+
+    Args:
+        message: what it is.
+        steps: how many steps before this one did it: a weight that is NaN became so in the last one.
+    """
+
+    def __init__(self, message: str, steps: int = 0) -> None:
+        super().__init__(message)
+        self.steps = steps
+
+
+class ImpossibleRowsError(Exception):
+    """Rows have probability 0 under finite weights: they are impossible, or training has made them so.
+
+    Args:
+        count, rows: how many rows, of how many.
+        batch: those rows where they are known.
+    """
+
+    def __init__(self, count: int, rows: int, batch: Batch | None) -> None:
+        super().__init__(f"{count} of {rows} training rows have probability 0 under the model")
+        self.batch = batch
 
 
 @final
@@ -81,11 +104,14 @@ class Steps:
         """Forward, backward, optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
         log_p, learnt = self._objective(x, missing)
-        (-learnt.mean()).backward()  # type: ignore[no-untyped-call]
+        if learnt.requires_grad:
+            (-learnt.mean()).backward()  # type: ignore[no-untyped-call]
         log_p = log_p.detach()
         found = torch.stack([-log_p.mean().double(), (log_p == -torch.inf).sum().double()])
         if not self._captures or missing is not None:
-            require_good(found, len(x))
+            require_good(found, len(x), self.model, Batch(x, missing), log_p)
+        if not learnt.requires_grad:
+            return found  # every cell is missing, so log p is 0 whatever the weights, and teaches nothing
         try:
             self.optimiser.step()
         except FloatingPointError as error:
@@ -118,22 +144,36 @@ class Steps:
                 self.optimiser.state[named[name]][key] = value.to(named[name].device, copy=True)
 
 
-def require_good(found: Tensor, rows: int) -> None:
-    """Raise if a loss is not finite, or rows have probability 0.
+def require_good(
+    found: Tensor, rows: int, model: nn.Module, batch: Batch | None = None, log_p: Tensor | None = None
+) -> None:
+    """Raise if a loss is not finite, or rows have probability 0; weights are to blame before rows are.
 
     Args:
         found: sum of losses, and of the numbers of rows of probability 0: (2,).
         rows: how many rows were looked at.
+        model: whose weights may be NaN, which makes any row look impossible.
+        batch, log_p: the rows where they are at hand, and their log p: (n,).
     """
     loss, impossible = found.tolist()
-    if impossible:
-        raise DataError(
-            f"{impossible:.0f} of {rows} training rows have probability 0 under the model, so the likelihood "
-            "cannot be maximised; the weights are good ones from before. Fix: a smaller lr, if this is not "
-            "the first epoch; else leave these rows out, or build a model with more units or wider functions."
-        )
-    if not math.isfinite(loss):
+    if not impossible and math.isfinite(loss):
+        return
+    require_finite_weights(model)
+    if not impossible:
         raise DivergedError(f"the loss is {loss}")
+    if batch is not None and log_p is not None:
+        lost = log_p == -torch.inf
+        batch = Batch(batch.x[lost], None if batch.missing is None else batch.missing[lost])
+    raise ImpossibleRowsError(int(impossible), rows, batch)
+
+
+def require_finite_weights(model: nn.Module) -> None:
+    """Raise if the last step has left a weight that is no number."""
+    for name, parameter in model.named_parameters():
+        values = real_view(parameter.detach())
+        if not bool(values.isfinite().all()):
+            kind = "NaN" if bool(values.isnan().any()) else "infinite"
+            raise DivergedError(f"weights became {kind} ({name})", steps=1)
 
 
 def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:

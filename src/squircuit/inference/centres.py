@@ -1,0 +1,102 @@
+"""One value for each missing variable by itself: its mean, or its mode."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from squircuit.families import Categorical, Fourier
+from squircuit.inference.evidence import Evidence
+from squircuit.inference.marginals import Marginals, marginals
+from squircuit.inference.nodes import breakpoints
+from squircuit.inference.snapshot import Snapshot
+
+FINER = 8
+"""Points that the second look has on each side of a node, up to its neighbour."""
+NEARLY = 0.5
+"""A peak between the nodes is at most twice as high as the nodes show it: lower ones are not looked at."""
+
+
+def means(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
+    """Missing variable → a mean that the variable can take, in every row: (n,).
+
+    Of a continuous variable E[x_v | y], of a periodic one the mean direction. Of ordered states the one
+    nearest to the mean. States without an order have none, so it is the most probable one.
+    """
+    found = marginals(snapshot, evidence)
+    return {v: _mean(snapshot, found, v) for v in found.points}
+
+
+def modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
+    """Missing variable → argmax p(x_v | y) in every row, other missing variables marginalised: (n,).
+
+    Of a continuous variable the density is known at the nodes of its integral; a second sweep looks at finer
+    points around each that may be the highest, and a parabola through the best three gives the maximum.
+    """
+    found = marginals(snapshot, evidence)
+    domains = snapshot.circuit.domains
+    finer = {v: _finer(snapshot, found, v) for v in found.points if not domains[v].is_discrete}
+    again = marginals(snapshot, evidence, finer) if finer else found
+    return {v: _vertex(again, v) if v in finer else found.mode(v) for v in found.points}
+
+
+def direction(nodes: Tensor, masses: Tensor, low: float, period: float) -> Tensor:
+    """The mean on a circle: the angle of E[exp(2πi (x − low)/P)]: (Q,), (n, Q) → (n,).
+
+    Example:
+        >>> direction(torch.tensor([10.0, 350.0]), torch.tensor([[0.5, 0.5], [1.0, 0.0]]), 5.0, 360.0).round()
+        tensor([360.,  10.])
+    """
+    angles = 2 * math.pi * (nodes - low) / period
+    turns = torch.atan2(masses @ angles.sin().to(masses), masses @ angles.cos().to(masses)) / (2 * math.pi)
+    return low + torch.remainder(turns, 1.0) * period
+
+
+def _mean(snapshot: Snapshot, found: Marginals, v: int) -> Tensor:
+    domain = snapshot.circuit.domains[v]
+    families = [layer.family for layer in snapshot.circuit.inputs if layer.variable == v]
+    if domain.is_discrete:
+        is_ordered = any(isinstance(family, Categorical) and family.ordered for family in families)
+        return (found.mean[:, v] + 0.5).floor() if is_ordered else found.mode(v)
+    circle = next((family for family in families if isinstance(family, Fourier)), None)
+    if circle is None:
+        return found.mean[:, v]
+    ends = breakpoints(snapshot, v)
+    low, high = float(ends[0]), float(ends[-1])
+    return direction(found.nodes[v], found.masses[v], low, high - low)
+
+
+def _finer(snapshot: Snapshot, found: Marginals, v: int) -> Tensor:
+    """Points around every node that is a high peak in some row, up to its neighbours: (Q,), sorted."""
+    values, nodes = found.values[v].nan_to_num(0.0), found.points[v]
+    outside = values.new_zeros(len(values), 1)
+    left, right = (torch.cat(parts, dim=1) for parts in ((outside, values[:, :-1]), (values[:, 1:], outside)))
+    peaks = (values >= left) & (values >= right) & (values >= NEARLY * values.amax(dim=1, keepdim=True))
+    ends = breakpoints(snapshot, v).to(nodes)
+    framed = torch.cat([ends[:1], nodes, ends[-1:]])  # a density may be highest at the end of its domain
+    shares = torch.linspace(0, 1, FINER + 1, dtype=nodes.dtype, device=nodes.device)
+    chosen = torch.nonzero((peaks & (values > 0)).any(dim=0)).flatten()
+    if not len(chosen):
+        return nodes
+    around = [
+        torch.lerp(framed[chosen + 1].unsqueeze(1), framed[chosen + side].unsqueeze(1), shares)
+        for side in (0, 2)
+    ]
+    points: Tensor = torch.unique(torch.cat([part.flatten() for part in around]))
+    return points
+
+
+def _vertex(found: Marginals, v: int) -> Tensor:
+    """The highest point of each row, moved to the vertex of log p through it and its neighbours: (n,)."""
+    points, logs = found.points[v].double(), found.values[v].nan_to_num(0.0).double().log()
+    best = logs.argmax(dim=1)
+    inner = best.clamp(1, max(1, len(points) - 2))
+    x = [points[inner + step] for step in (-1, 0, 1)]
+    y = [logs.gather(1, (inner + step).unsqueeze(1)).squeeze(1) for step in (-1, 0, 1)]
+    left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
+    bend = (right - left) / (x[2] - x[0])
+    vertex = (x[0] + x[1]) / 2 - left / (2 * bend)
+    is_top = (inner == best) & (bend < 0) & vertex.isfinite()
+    return torch.where(is_top, vertex.clamp(x[0], x[2]), points[best])

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.training.averaging import Average, retract, weights_of
+from squircuit.optim.retraction import nearest
+from squircuit.training.averaging import Average, weights_of
 from squircuit.training.loop import Loop
 from squircuit.training.sources import open_data
 from squircuit.training.steps import Steps
@@ -137,7 +138,7 @@ def test_the_average_of_weights_is_the_recursion_and_its_retraction_is_semi_unit
 def test_the_retraction_is_the_nearest_semi_unitary_matrix():
     generator = torch.Generator().manual_seed(0)
     noisy = torch.randn(5, 3, 7, dtype=torch.complex64, generator=generator) / 4
-    assert torch.allclose(retract(noisy), sq.optim.project(noisy), atol=1e-5)
+    assert torch.allclose(nearest(noisy), sq.optim.project(noisy), atol=1e-5)
 
 
 def test_the_retraction_is_semi_unitary_also_where_weights_cancel_each_other():
@@ -145,8 +146,8 @@ def test_the_retraction_is_semi_unitary_also_where_weights_cancel_each_other():
     tiny = torch.linalg.qr(torch.randn(4, 9, 3, dtype=torch.complex64, generator=generator)).Q.mH
     tiny = torch.tensor([1.0, 1e-3, 1e-8, 0.0])[:, None, None] * tiny
     tiny[:, 1:] += torch.eye(3, 9)[1:]  # the first rows have nearly gone, the others not
-    assert sq.optim.distance(retract(tiny)).max() < 1e-5
-    assert torch.allclose(retract(tiny)[:2], sq.optim.project(tiny[:2]), atol=1e-4)
+    assert sq.optim.distance(nearest(tiny)).max() < 1e-5
+    assert torch.allclose(nearest(tiny)[:2], sq.optim.project(tiny[:2]), atol=1e-4)
 
 
 def test_averaged_weights_are_those_that_are_kept(x):

@@ -222,9 +222,8 @@ class Circuit:
             >>> Circuit(free).has_weights, Circuit(free).declared().has_weights
             (True, False)
         """
-        layers = [*self.inputs, *self.sums]
-        weights = {layer.weight for layer in layers if layer.weight is not None}
-        fixed = {w for w in weights if w.constraint is Constraint.FIXED}
+        weights = {layer.weight for layer in self.inputs} | {layer.weight for layer in self.sums}
+        fixed = {w for w in weights if w is not None and w.constraint is Constraint.FIXED}
         values = {self.parameter_name(w): w.value for w in fixed if w.value is not None}
         return Circuit(
             self.roots, root_weights=self.root_weights, weights=values, initial=False, validate=self.validated

@@ -61,7 +61,8 @@ class GramPropagation:
             dtype = torch.promote_types(dtype, each.dtype)
         tensors = [each.to(dtype) for each in [*grams, *self.stacks]]
         norms, scales = _Propagate.apply(self.network, len(grams), *tensors)  # type: ignore[no-untyped-call]
-        return log_or_nothing(norms) + scales
+        found: Tensor = log_or_nothing(norms) + scales
+        return found
 
     def _input_gram(self, group: InputGroup, device: torch.device) -> Tensor:
         """∫ ℓ ℓᴴ = W (∫ φ φᴴ) Wᴴ of the layers of a group: (F, K, K)."""

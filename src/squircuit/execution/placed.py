@@ -52,7 +52,7 @@ class Placed:
             loc, scale = self._places(family, folds, x)  # (ΣF, 1) each
             t = standardise(x, loc, scale, FARTHEST[x.dtype])
             values, log_scales = family.evaluate_scaled(t, dtype=dtype)
-            parts = values.split(folds), (log_scales - scale.log() / 2).split(folds)
+            parts = torch.split(values, folds), torch.split(log_scales - scale.log() / 2, folds)
             found |= dict(zip(numbers, zip(*parts, strict=True), strict=True))
         return found
 

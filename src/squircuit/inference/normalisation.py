@@ -86,6 +86,15 @@ class Normalisation:
         """Some sum has several inputs, which count by themselves only if they are orthogonal."""
         return any(part.has_cross_terms for part in self._parts)
 
+    @property
+    def needs_manifold(self) -> bool:
+        """Off the manifold cross terms count and are not tractable, so that neither Z nor a marginal is."""
+        try:
+            self.joined_parts(Kept(inputs=False, all=False))
+        except StructureError:
+            return self.is_promised
+        return False
+
     def partition_has_cross_terms(self, kept: Kept) -> bool:
         """Some inputs of a sum are not known to be orthogonal functions of all variables (U1, U2)."""
         crossed = [part for part in self._parts if part.has_cross_terms]

@@ -109,6 +109,11 @@ class SquaredCircuit(Queries, nn.Module):
         """Z = 1 for all weights that the constraints of the parameters allow, see :meth:`is_normalised`."""
         return self._normalisation.is_promised
 
+    @property
+    def needs_manifold(self) -> bool:
+        """A unitary model whose Z is not tractable once weights have left the manifold."""
+        return self._normalisation.needs_manifold
+
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: ways to answer queries are made anew."""
         return {**self.__dict__, "_forms": {}}
@@ -223,8 +228,7 @@ class SquaredCircuit(Queries, nn.Module):
             real = dtype.to_real()
             return value.to(device, real.to_complex() if value.is_complex() else real, non_blocking)
 
-        self._apply(move)  # type: ignore[no-untyped-call]
-        return self
+        return self._apply(move)
 
     def double(self) -> SquaredCircuit:
         """To double precision."""

@@ -4,5 +4,16 @@ from squircuit.optim.base import StiefelOptimizer, groups
 from squircuit.optim.gram import distance, project
 from squircuit.optim.landing import LandingPC, LandingSGD
 from squircuit.optim.polar import POGO, Polar
+from squircuit.optim.retraction import retract
 
-__all__ = ["POGO", "LandingPC", "LandingSGD", "Polar", "StiefelOptimizer", "distance", "groups", "project"]
+__all__ = [
+    "POGO",
+    "LandingPC",
+    "LandingSGD",
+    "Polar",
+    "StiefelOptimizer",
+    "distance",
+    "groups",
+    "project",
+    "retract",
+]

@@ -9,17 +9,12 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from squircuit.execution.precision import double
 from squircuit.optim.base import is_constrained
 from squircuit.optim.bundle import real_view
-from squircuit.optim.gram import distance, inverse_square_root, project
+from squircuit.optim.retraction import STEPS, nearest
 
-STEPS, NEAR = 24, 3
-"""Of Newton–Schulz: enough for singular values down to 10⁻³, or for those within 10⁻³ of 1."""
-FAR = 1e-9
-"""From the manifold, in double precision: Newton–Schulz has not got there."""
-NUMBERS = 1 << 24
-"""Weights that are in double precision at a time."""
+NEAR = 3
+"""Steps of Newton–Schulz that are enough for singular values within 10⁻³ of 1."""
 
 Weights = dict[str, Tensor]
 
@@ -81,31 +76,11 @@ def on_manifold(model: nn.Module) -> Weights:
     return _retracted(model, {name: p.detach() for name, p in model.named_parameters()}, NEAR)
 
 
+def nearest_on_manifold(model: nn.Module) -> Weights:
+    """Copies of all weights, semi-unitary ones replaced by the nearest ones on the manifold."""
+    return _retracted(model, {name: p.detach() for name, p in model.named_parameters()}, STEPS)
+
+
 def _retracted(model: nn.Module, weights: Mapping[str, Tensor], steps: int) -> Weights:
     constrained = {name for name, parameter in model.named_parameters() if is_constrained(parameter)}
-    return {n: retract(v, steps) if n in constrained else v.clone() for n, v in weights.items()}
-
-
-@torch.no_grad()
-def retract(stack: Tensor, steps: int = STEPS) -> Tensor:
-    """The polar factor (YYᴴ)^(-1/2) Y of matrices with singular values below √3: (S, K1, K2).
-
-    In double precision, some matrices at a time. Those too far for Newton–Schulz, such as averages of weights
-    that went round in circles, are decomposed.
-
-    Example:
-        >>> retract(torch.tensor([[[0.5, 0.0], [0.0, 0.25]]]))
-        tensor([[[1., 0.],
-                 [0., 1.]]])
-    """
-    out = torch.empty_like(stack)
-    at_once = max(1, NUMBERS // max(1, stack[:1].numel()))
-    for start in range(0, len(stack), at_once):
-        part = slice(start, start + at_once)
-        exact = double(stack[part])
-        found = inverse_square_root(exact @ exact.mH, steps) @ exact
-        far = distance(found) > FAR
-        if far.any():
-            found[far] = project(exact[far])
-        out[part] = found.to(stack.dtype)
-    return out
+    return {n: nearest(v, steps) if n in constrained else v.clone() for n, v in weights.items()}

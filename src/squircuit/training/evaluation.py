@@ -59,8 +59,7 @@ def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:
         fix = "a smaller lr" if optimiser == "polar" else f"optimiser='polar' in place of {optimiser!r}"
         warnings.warn(
             f"the weights are off the manifold (log Z = {scores.log_z:.2g}): validation divides by the exact "
-            f"Z, but the training loss flatters the model, and so does log_prob before model.eval(). "
-            f"Fix: {fix}.",
+            f"Z, but the training loss flatters the model. Fix: {fix}.",
             stacklevel=2,
         )
 

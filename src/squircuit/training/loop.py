@@ -13,7 +13,15 @@ from torch import Tensor
 
 from squircuit.errors import DataError, FormatError
 from squircuit.models import SquaredCircuit
-from squircuit.training.averaging import Average, Weights, on_manifold, put, wearing, weights_of
+from squircuit.training.averaging import (
+    Average,
+    Weights,
+    nearest_on_manifold,
+    on_manifold,
+    put,
+    wearing,
+    weights_of,
+)
 from squircuit.training.checkpoint import RunFolder
 from squircuit.training.config import TrainingConfig
 from squircuit.training.domains import Jitter
@@ -33,7 +41,7 @@ from squircuit.training.steps import (
 )
 
 FEASIBLE = ("polar", "pogo")
-"""Methods that mean to stay on the manifold; what the others find is judged as it is."""
+"""Methods that mean to stay on the manifold; what others find is judged as it is, where tractable."""
 LOOK = 50
 """Steps of a captured graph between two looks at the loss: each waits for the device."""
 
@@ -209,7 +217,9 @@ class Loop:
         """The weights to validate and to keep: the average, or the present ones, on the manifold."""
         if self.average is not None:
             return self.average.retracted()
-        return on_manifold(self.model) if self.config.optimiser in FEASIBLE else None
+        if self.config.optimiser in FEASIBLE:
+            return on_manifold(self.model)
+        return nearest_on_manifold(self.model) if self.model.needs_manifold else None
 
     def _is_better(self, loss: float | None) -> bool:
         """Without validation data the last weights are the best; the first finite or infinite loss is."""

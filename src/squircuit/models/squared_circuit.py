@@ -370,8 +370,8 @@ class SquaredCircuit(Queries, nn.Module):
             warnings.warn(
                 "a training step on weights that have left the manifold of semi-unitary matrices: Z is no "
                 "longer 1. It is computed with every step, which takes time; where it is not tractable the "
-                "loss flatters the model. Fix: train with sq.optim.Polar or POGO, or call model.eval() if "
-                "this is no training step.",
+                "loss flatters the model. Fix: train with sq.optim.Polar, or POGO at a small lr, or call "
+                "model.eval() if this is no training step.",
                 stacklevel=5,
             )
         return state.was_normalised
@@ -444,11 +444,18 @@ class SquaredCircuit(Queries, nn.Module):
             return self._by_component(norms + self._log_mixture().to(norms))
         try:
             snapshot = self._snapshot(False, kept, False)
-        except StructureError:  # marginals are not tractable; Z may be, pair by pair
-            circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
-            norms = log_or_nothing(root_norms(circuit)[0]).to(self.device)
+        except StructureError as error:  # marginals are not tractable; Z may be, pair by pair
+            norms = log_or_nothing(self._root_norms(error)).to(self.device)
             return self._by_component(norms + self._log_mixture().to(norms))
         return log_integrals(snapshot.doubled() if double else snapshot)
+
+    def _root_norms(self, error: StructureError) -> Tensor:
+        """∫ |c_r|² of the root units by the recursion over pairs of layers, (R,), or else the error."""
+        circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
+        try:
+            return root_norms(circuit)[0]
+        except StructureError:
+            raise error from None
 
     # ------------------------------------------------------------------ queries
 

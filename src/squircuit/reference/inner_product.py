@@ -158,7 +158,7 @@ class PairGrams:
         assert layer.weight is not None
         if layer.weight.constraint is not Constraint.SEMI_UNITARY:
             return False
-        weight = self.a.value(layer.weight).to(torch.complex128)
+        weight = self.a.value(layer.weight).detach().to(torch.complex128)
         return float((weight @ weight.mH - torch.eye(len(weight))).abs().max()) <= self._tolerance
 
     def _compute(self, layer: Layer, other: Layer) -> Tensor:

@@ -1,0 +1,407 @@
+"""No wrong number, whatever the circuit and whatever happened to its weights.
+
+Each law is checked by enumeration or quadrature on circuits that once broke it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+
+import oracle
+import squircuit as sq
+
+FOUR = sq.Categorical(4)
+PAIRS = torch.cartesian_prod(torch.arange(4), torch.arange(4))
+
+
+def alternatives(shared: bool = False) -> sq.Circuit:
+    """A sum of two products whose inputs are blocks of rows of one semi-unitary matrix a variable."""
+    weights = [sq.Parameter((4, 4)) for _ in range(2)]
+    if shared:
+        weights[1] = weights[0]
+    products = [sq.Kronecker([sq.Input(v, FOUR, 2, weights[v], row) for v in range(2)]) for row in (0, 2)]
+    return sq.Circuit(sq.Sum(products, units=1))
+
+
+def trained(model: sq.SquaredCircuit, optimiser: torch.optim.Optimizer, steps: int = 5) -> sq.SquaredCircuit:
+    model.train()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        (-model.log_prob(PAIRS[::2]).mean()).backward()
+        optimiser.step()
+    return model.eval()
+
+
+def exact(model: sq.SquaredCircuit) -> torch.Tensor:
+    """p of all states of two variables by enumeration of the present weights: (4, 4)."""
+    density = torch.as_tensor(oracle.density(model.circuit(), PAIRS.numpy()))
+    return (density / density.sum()).reshape(4, 4)
+
+
+def assert_answers_are_exact(model: sq.SquaredCircuit, tolerance: float = 1e-9) -> None:
+    p = exact(model)
+    close = {"atol": tolerance, "rtol": tolerance}
+    torch.testing.assert_close(model.log_prob(PAIRS).exp().double().reshape(4, 4), p, **close)
+    for v in range(2):
+        torch.testing.assert_close(model.marginals().values[v][0].double(), p.sum(1 - v), **close)
+        missing = torch.arange(2) != v
+        alone = model.log_prob(PAIRS, missing=missing).exp().double()
+        torch.testing.assert_close(alone, p.sum(1 - v)[PAIRS[:, v]], **close)
+    drawn = model.sample(4000, seed=0)
+    counts = torch.zeros(4, 4).index_put((drawn[:, 0], drawn[:, 1]), torch.ones(4000), accumulate=True)
+    assert ((counts / 4000 - p).abs() <= 6 * (p * (1 - p) / 4000).sqrt() + 1e-3).all()
+
+
+# ---------------------------------------------------------------------- the plan and the circuit
+
+
+def test_input_layers_that_hold_one_parameter_read_its_entry_of_the_stack_and_no_other():
+    p, q = sq.Parameter((4, 4)), sq.Parameter((4, 4))
+    products = [sq.Kronecker([sq.Input(0, FOUR, 2, p, row), sq.Input(1, FOUR, 4, q)]) for row in (0, 2)]
+    circuit = sq.Circuit(sq.Sum(products, units=1)).initialise(seed=0)
+    assert_answers_are_exact(sq.SquaredCircuit(circuit, dtype=torch.complex128).eval())
+
+
+def test_one_learnable_number_may_serve_in_several_roles_and_layers():
+    q, r = (sq.Parameter((), "free", False, value=torch.tensor(v, dtype=torch.float64)) for v in (0.3, -0.2))
+    both = sq.Input(0, sq.Hermite(2, learnable=True), 1, parameters={"loc": q, "log_scale": q})
+    other = sq.Input(1, sq.Hermite(2, learnable=True), 1, parameters={"loc": r, "log_scale": q})
+    circuit = sq.Circuit(sq.Sum(sq.Hadamard([both, other]), units=1))
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128).eval()
+    x = torch.tensor([[0.1, 0.2], [-1.0, 0.7]], dtype=torch.float64)
+    expected = sq.evaluate(model.circuit(), x).abs().square()[:, 0]
+    torch.testing.assert_close(model.log_prob(x).exp(), expected)
+
+
+def test_places_of_several_sizes_and_fixed_places_have_stacks_of_their_own():
+    fixed = sq.Parameter((), "fixed", False, value=torch.tensor(0.5, dtype=torch.float64))
+    inputs = [
+        sq.Input(0, sq.Gaussian(2), 1),
+        sq.Input(1, sq.Gaussian(3), 1),
+        sq.Input(2, sq.Hermite(2, learnable=True), 1, parameters={"loc": fixed}),
+        sq.Input(3, sq.Hermite(2, learnable=True), 1),
+    ]
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Hadamard(inputs), units=1)), dtype=torch.complex128)
+    optimiser = torch.optim.Adam(model.parameters(), 0.1)
+    (-model.log_prob(torch.zeros(1, 4, dtype=torch.float64)).mean()).backward()
+    optimiser.step()
+    assert model.weights()["input2.loc"].item() == 0.5
+    assert model.weights()["input3.loc"].item() != 0
+
+
+def test_a_root_that_is_there_twice_answers_every_query():
+    model = sq.SquaredCircuit(alternatives(), dtype=torch.complex128)
+    root = trained(model, torch.optim.Adam(model.parameters(), 0.1)).circuit()
+    weights = sq.Parameter((2,), "simplex", False, value=torch.tensor([0.25, 0.75]))
+    for pi in (None, weights):
+        twice = sq.Circuit([root.roots[0]] * 2, root_weights=pi)
+        values = {name: value for name, value in root.weights.items() if name in twice.parameters}
+        assert_answers_are_exact(sq.SquaredCircuit(twice.with_weights(values), dtype=torch.complex128).eval())
+
+
+def test_log_prob_of_no_rows_is_empty_in_every_mode():
+    model = sq.SquaredCircuit(alternatives())
+    none = torch.zeros(0, 2, dtype=torch.long)
+    for mode in (model.train(), model.eval()):
+        assert mode.log_prob(none).shape == (0,)
+        assert mode.log_prob(none, missing=[True, False]).shape == (0,)
+        assert mode.component_log_prob(none).shape == (0, 1)
+
+
+# ---------------------------------------------------------------------- off the manifold
+
+WAYS = {
+    "Adam": lambda m: trained(m, torch.optim.Adam(m.parameters(), 0.1)),
+    "SGD": lambda m: trained(m, torch.optim.SGD(m.parameters(), 0.5)),
+    "Polar": lambda m: trained(m, sq.optim.Polar(m.parameters(), 0.1)),
+    "POGO": lambda m: trained(m, sq.optim.POGO(m.parameters(), 0.1)),
+    "LandingSGD": lambda m: trained(m, sq.optim.LandingSGD(m.parameters(), 0.1)),
+    "LandingPC": lambda m: trained(m, sq.optim.LandingPC(m.parameters(), 0.1)),
+    "data": lambda m: [p.data.mul_(1.5) for p in m.parameters()],
+    "new data": lambda m: [setattr(p, "data", 0.7 * p.data) for p in m.parameters()],
+    "noise": lambda m: [p.data.add_(torch.randn_like(p)) for p in m.parameters()],
+    "vector": lambda m: torch.nn.utils.vector_to_parameters(
+        2 * torch.nn.utils.parameters_to_vector(m.parameters()), m.parameters()
+    ),
+    "assign": lambda m: m.load_state_dict({n: 1.3 * v for n, v in m.state_dict().items()}, assign=True),
+    "load": lambda m: m.load_state_dict({n: 1.3 * v for n, v in m.state_dict().items()}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.filterwarnings("ignore:a training step")
+def test_answers_are_exact_however_weights_were_changed_after_a_first_question(way, shared):
+    model = sq.SquaredCircuit(alternatives(shared), seed=1, dtype=torch.complex128).eval()
+    assert_answers_are_exact(model)
+    WAYS[way](model)
+    assert_answers_are_exact(model.eval())
+    changed = copy.deepcopy(model)
+    changed.get_parameter(next(iter(dict(model.named_parameters())))).data.mul_(1.1)
+    assert_answers_are_exact(changed)
+    assert_answers_are_exact(model)
+    assert_answers_are_exact(pickle.loads(pickle.dumps(changed)))
+
+
+def test_functional_calls_are_normalised_with_the_weights_that_they_are_given():
+    model = sq.SquaredCircuit(alternatives(), dtype=torch.complex128).eval()
+    assert model.is_normalised()
+    doubled = {name: 2 * value for name, value in model.state_dict().items()}
+    log_p = torch.func.functional_call(model, doubled, (PAIRS,))
+    assert log_p.exp().sum().item() == pytest.approx(1)
+    torch.testing.assert_close(log_p, model.log_prob(PAIRS))
+
+
+def test_free_inputs_that_begin_orthogonal_do_not_count_as_orthogonal():
+    """Their verdict now holds, but what a model relies on has to hold for all weights that may come."""
+
+    def given(rows):
+        return sq.Parameter((len(rows), len(rows[0])), "free", False, value=torch.tensor(rows).double())
+
+    rows = [[[0.5, 0.5, 0.5, 0.5]], [[0.5, -0.5, 0.5, -0.5]]]
+    products = [sq.Hadamard([sq.Input(v, FOUR, weight=given(r)) for v in range(2)]) for r in rows]
+    circuit = sq.Circuit(sq.Sum(products, weight=given([[0.6, 0.8]])))
+    assert sq.satisfies_u1(circuit)
+    model = sq.SquaredCircuit(circuit, dtype=torch.float64)
+    assert not model.is_unitary
+    assert_answers_are_exact(trained(model, torch.optim.Adam(model.parameters(), 0.1)))
+
+
+def test_semi_unitary_inputs_of_two_matrices_that_begin_orthogonal_are_no_promise():
+    def given(rows):
+        return sq.Parameter((len(rows), len(rows[0])), is_complex=False, value=torch.tensor(rows).double())
+
+    inputs = [sq.Input(0, FOUR, weight=given([[0.5, s * 0.5, 0.5, s * 0.5]])) for s in (1, -1)]
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(inputs, weight=given([[0.6, 0.8]]))), dtype=torch.float64)
+    sq.fit(model, [[0]] * 60 + [[1]] * 20 + [[3]] * 20, epochs=10, seed=0, progress=False)
+    states = [[0], [1], [2], [3]]
+    assert model.log_prob(states).exp().sum().item() == pytest.approx(1)
+    total = sq.evaluate(model.circuit(), states).abs().square().sum().item()
+    assert model.log_partition().item() == pytest.approx(math.log(total), abs=1e-9)
+
+
+def test_functions_at_two_learnt_places_are_no_promise_of_orthogonality():
+    inputs = [sq.Input(0, sq.Hermite(4, learnable=True), weight=torch.eye(4)[k : k + 1]) for k in range(2)]
+    fixed = [
+        sq.Input(0, sq.Hermite(4, learnable=True), 1, sq.Parameter((1, 4), "fixed", False, value=row))
+        for row in torch.eye(4).split(1)[:2]
+    ]
+    for pair in (inputs, fixed):
+        circuit = sq.Circuit(sq.Sum(pair, weight=sq.Parameter((1, 2), "semi-unitary", False)))
+        model = sq.SquaredCircuit(circuit, seed=0, dtype=torch.float64)
+        assert not model.is_unitary
+        with torch.no_grad():
+            model.hermite_loc.add_(torch.tensor([0.0, 0.7], dtype=torch.float64))
+        grid = torch.linspace(-12, 12, 4801, dtype=torch.float64)
+        p = model.eval().log_prob(grid[:, None]).exp()
+        assert (p.sum() * (grid[1] - grid[0])).item() == pytest.approx(1, abs=1e-9)
+
+
+def test_where_cross_terms_are_not_tractable_every_road_says_so_and_training_ends_on_the_manifold():
+    circuit = sq.build(sq.regions.patch_splits((4, 4), 2), sq.Categorical(8), units=2)
+    model = sq.SquaredCircuit(circuit, dtype=torch.float64)
+    x = torch.randint(0, 8, (40, 16), generator=torch.Generator().manual_seed(0))
+    sq.fit(model, x, epochs=2, optimiser="landing-sgd", progress=False, seed=0)
+    assert model.is_normalised()
+    for parameter in model.eval().parameters():
+        parameter.data.mul_(1.2)
+    some = torch.arange(16) < 3
+    roads = [
+        lambda: model.log_prob(x),
+        lambda: model.log_prob(x, missing=some),
+        lambda: model.component_log_weights(),
+        lambda: model.log_partition(),
+        lambda: model.marginals(),
+        lambda: model.sample(2),
+        lambda: model.log_conditional(x, of=[0], given=[1]),
+    ]
+    for road in roads:
+        with pytest.raises(sq.StructureError, match=r"left the manifold.*Fix: .*retract"):
+            road()
+    sq.optim.retract(model)
+    assert all(road() is not None for road in roads)
+
+
+def test_a_training_step_off_the_manifold_warns_once_and_its_loss_is_the_true_one():
+    model = sq.SquaredCircuit(alternatives(), dtype=torch.complex128)
+    optimiser = torch.optim.Adam(model.parameters(), 0.1)
+
+    def steps():
+        for _ in range(6):
+            optimiser.zero_grad()
+            loss = -model.log_prob(PAIRS[::2]).mean()
+            true = -exact(model).log().flatten()[::2].mean().item()
+            assert loss.item() == pytest.approx(true, abs=1e-9)
+            loss.backward()
+            optimiser.step()
+
+    with pytest.warns(UserWarning, match=r"left the manifold.*Fix: train with sq.optim.Polar") as caught:
+        steps()
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(("optimiser", "lr"), [(sq.optim.Polar, 0.3), (sq.optim.POGO, 0.02)])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_training_on_the_manifold_does_not_warn(optimiser, lr, dtype):
+    model = sq.SquaredCircuit(alternatives(), dtype=dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained(model, optimiser(model.parameters(), lr), steps=20)
+
+
+def test_weights_that_were_assigned_keep_their_constraint():
+    model = sq.SquaredCircuit(alternatives(), dtype=torch.complex128)
+    model.load_state_dict(model.state_dict(), assign=True)
+    assert {p.constraint for p in model.parameters()} == {"semi-unitary"}
+    assert trained(model, sq.optim.Polar(model.parameters(), 0.1)).is_normalised()
+
+
+# ---------------------------------------------------------------------- mixtures
+
+
+def test_a_mixture_answers_what_each_of_its_parts_answers():
+    x = [sq.Input(v, FOUR, 2, torch.randn(2, 4).double()) for v in range(4)]
+    tree = sq.Circuit(sq.Sum([sq.Hadamard(x), sq.Hadamard(x)], weight=torch.randn(1, 4).double()))
+    free = sq.SquaredCircuit(tree, dtype=torch.float64)
+    unitary = sq.SquaredCircuit(
+        sq.build(sq.regions.patch_splits((2, 2), 2), FOUR, units=2), dtype=torch.float64
+    )
+    both = sq.mixture([free, unitary], weights=[0.3, 0.7])
+    rows = torch.cartesian_prod(*[torch.arange(4)] * 4)
+    p = both.log_prob(rows).exp()
+    expected = 0.3 * free.eval().log_prob(rows).exp() + 0.7 * unitary.eval().log_prob(rows).exp()
+    torch.testing.assert_close(p, expected)
+    table = p.reshape(4, 4, 4, 4)
+    for v in range(4):
+        others = [u for u in range(4) if u != v]
+        torch.testing.assert_close(both.marginals().values[v][0], table.sum(others).detach())
+    assert both.sample(3, seed=0).shape == (3, 4)
+
+
+def test_a_mixture_of_models_whose_input_weights_serve_in_sums_has_the_shares_that_were_asked_for():
+    def model(seed):
+        w = sq.Parameter((2, 2), "free", False)
+        x = [sq.Sum(sq.Input(v, sq.Categorical(2), 2, w), weight=w) for v in range(2)]
+        root = sq.Sum(sq.Hadamard(x), weight=sq.Parameter((1, 2), "free", False))
+        return sq.SquaredCircuit(sq.Circuit(root), seed=seed, dtype=torch.float64).eval()
+
+    first, second = model(0), model(1)
+    both = sq.mixture([first, second], weights=[0.25, 0.75])
+    x = torch.cartesian_prod(torch.arange(2), torch.arange(2))
+    expected = 0.25 * first.log_prob(x).exp() + 0.75 * second.log_prob(x).exp()
+    torch.testing.assert_close(both.log_prob(x).exp(), expected)
+    torch.testing.assert_close(both.component_log_weights().exp(), torch.tensor([0.25, 0.75]).double())
+
+
+# ---------------------------------------------------------------------- tolerances
+
+
+def test_functions_count_as_orthogonal_by_their_angle_not_by_their_size():
+    """[1, 1] and [1e-8, 1e-8] under weights 1 and 1e8 are parallel: Z = 8, and without cross terms 4."""
+    two = sq.Categorical(2)
+    f, g = (sq.Input(0, two, weight=torch.tensor([[s, s]], dtype=torch.float64)) for s in (1.0, 1e-8))
+    circuit = sq.Circuit(sq.Sum([f, g], weight=torch.tensor([[1.0, 1e8]], dtype=torch.float64)))
+    assert sq.is_orthogonal(circuit).holds is False
+    assert sq.is_regular_orthogonal(circuit).holds is False
+    assert sq.is_deterministic(circuit).holds is False
+    with pytest.raises(sq.StructureError):
+        sq.units.partition(circuit)
+    assert sq.partition(circuit) == pytest.approx(8)
+    model = sq.SquaredCircuit(circuit, dtype=torch.float64).eval()
+    assert model.log_partition().item() == pytest.approx(math.log(8))
+
+
+def test_checks_go_on_below_rows_of_zeros():
+    two = sq.Categorical(2)
+    zero = sq.Sum(sq.Input(0, two), weight=torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64))
+    circuit = sq.Circuit(sq.Sum(zero, weight=torch.ones(1, 2, dtype=torch.float64)))
+    for verdict in sq.check(circuit):
+        assert verdict.holds in (True, False, None)
+
+
+def test_a_circuit_that_is_zero_everywhere_has_no_density_and_says_so():
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Input(0, FOUR), weight=torch.zeros(1, 4)))).eval()
+    with pytest.raises(sq.ParameterError, match=r"log Z is -inf.*Fix"):
+        model.log_prob([[0]])
+
+
+# ---------------------------------------------------------------------- precision
+
+
+@pytest.mark.parametrize("offset", [1e6, 1.7e9])
+@pytest.mark.parametrize(
+    "family",
+    [
+        lambda a: sq.Hermite(6, a, 100.0),
+        lambda a: sq.Legendre(5, a - 500, a + 500),
+        lambda a: sq.Fourier(5, 2000.0, a),
+        lambda a: sq.Laguerre(5, a - 300, 100.0),
+        lambda a: sq.Orthonormalised(sq.BSpline(6, a - 500, a + 500)),
+    ],
+)
+def test_single_precision_tells_large_numbers_apart_that_differ_by_little(family, offset):
+    circuit = sq.build(sq.regions.balanced_tree(3), family(offset), units=2)
+    single, double = (
+        sq.SquaredCircuit(circuit, seed=0, dtype=d).eval() for d in (torch.float32, torch.float64)
+    )
+    x = offset + 60 * torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    some = torch.tensor([True, False, False])
+    torch.testing.assert_close(single.log_prob(x).double(), double.log_prob(x), atol=1e-3, rtol=1e-4)
+    marginals = [m.log_prob(x, missing=some).double() for m in (single, double)]
+    torch.testing.assert_close(*marginals, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(single.mean() - offset, double.mean() - offset, atol=0.02, rtol=1e-4)
+    torch.testing.assert_close(single.variance(), double.variance(), atol=1.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("far", [13.0, 30.0, 300.0, 1e6])
+def test_far_from_the_data_log_densities_stay_finite_and_exact(dtype, far):
+    """log h₀(t)² = −t² − log(π)/2, also where h₀ itself is 0 in every float; marginals and training, too."""
+    model = sq.SquaredCircuit(sq.build(sq.regions.linear(2), sq.Hermite(1), units=1), dtype=dtype)
+    x = torch.tensor([[far, 0.0]], dtype=torch.float64)
+    expected = -(far**2) - math.log(math.pi)
+    relative = 1e-6 if dtype == torch.float32 else 1e-12
+    for mode in (model.train(), model.eval()):
+        assert mode.log_prob(x).item() == pytest.approx(expected, rel=relative)
+        alone = mode.log_prob(x, missing=[False, True]).item()
+        assert alone == pytest.approx(expected + math.log(math.pi) / 2, rel=relative)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e-8, 1e8, 1e30, 1e150])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_answers_do_not_depend_on_the_size_of_free_weights(scale, dtype):
+    if dtype == torch.float32 and not 1e-35 < scale < 1e35:
+        pytest.skip("no number in single precision")
+    generator = torch.Generator().manual_seed(0)
+    x = [
+        sq.Input(v, FOUR, weight=scale * torch.randn(2, 4, generator=generator, dtype=torch.float64))
+        for v in range(2)
+    ]
+    root = sq.Sum(sq.Hadamard(x), weight=torch.randn(1, 2, generator=generator, dtype=torch.float64) / scale)
+    model = sq.SquaredCircuit(sq.Circuit(root), dtype=dtype).eval()
+    unscaled = {n: v.double() / scale for n, v in model.weights().items() if n.startswith("input")}
+    unscaled |= {n: v.double() * scale for n, v in model.weights().items() if n.startswith("sum")}
+    plain = sq.SquaredCircuit(
+        model.structure.with_weights({n: v.detach() for n, v in unscaled.items()}), dtype=torch.float64
+    ).eval()
+    p = exact(plain)
+    tolerance = {"atol": 1e-5, "rtol": 1e-5}
+    torch.testing.assert_close(model.log_prob(PAIRS).exp().double().reshape(4, 4), p, **tolerance)
+    torch.testing.assert_close(model.marginals().values[0][0].double(), p.sum(1), **tolerance)
+    torch.testing.assert_close(
+        model.log_prob(PAIRS[::4], missing=[False, True]).exp().double(), p.sum(1), **tolerance
+    )
+
+
+def test_a_unit_that_is_zero_everywhere_has_gradient_zero():
+    a, b = sq.Input(0, FOUR, 3), sq.Input(0, FOUR, 3)
+    dead = sq.Sum(b, weight=torch.zeros(1, 3, dtype=torch.float64))
+    model = sq.SquaredCircuit(sq.Circuit([sq.Sum(a, units=1), dead]), dtype=torch.complex128)
+    model.log_prob([[0], [1]]).sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())

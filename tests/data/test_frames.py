@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import squircuit as sq
 from squircuit.data import Batches, Column, Schema, read, table
 from squircuit.data.cells import as_cells, escaped
 from squircuit.errors import DataError
@@ -145,3 +146,11 @@ def test_texts_that_a_spreadsheet_would_compute_are_marked(text):
 @pytest.mark.parametrize("cell", ["red", "", "-1.5", "+3", "a=b", -1.5, 3, None, True, "1e-5"])
 def test_all_other_cells_are_written_as_they_are(cell):
     assert escaped(cell) is cell
+
+
+def test_half_precision_trains_a_model():
+    circuit = sq.build(sq.regions.linear(2), sq.Hermite(4), units=2)
+    rows = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.bfloat16, torch.float16):
+        history = sq.fit(sq.SquaredCircuit(circuit), rows.to(dtype), epochs=1, progress=False)
+        assert len(history.rows) == 1

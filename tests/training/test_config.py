@@ -57,6 +57,10 @@ def test_files_of_all_formats_give_the_same_options_and_overrides_win(tmp_path, 
     [
         ("a.toml", "epochs = ", sq.FormatError, "not valid TOML"),
         ("a.yaml", "epochs: [", sq.FormatError, "not valid YAML"),
+        ("a.yaml", "[" * 3000, sq.FormatError, "not valid YAML"),
+        ("a.json", '{"seed": ' + "9" * 5000 + "}", sq.FormatError, "not valid JSON"),
+        ("a.json", "[" * 200_000, sq.FormatError, "not valid JSON"),
+        ("a.toml", "seed = " + "9" * 5000, sq.FormatError, "not valid TOML"),
         ("a.yaml", "just a text", sq.FormatError, "holds no options"),
         ("a.ini", "epochs=3", sq.FormatError, "ending in '.ini'"),
         (
@@ -70,8 +74,9 @@ def test_files_of_all_formats_give_the_same_options_and_overrides_win(tmp_path, 
 )
 def test_bad_files_say_what_is_wrong(tmp_path, name, text, error, message):
     (tmp_path / name).write_text(text)
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         sq.TrainingConfig.of(tmp_path / name)
+    assert "\n" not in str(caught.value)  # YAML would draw where it is
 
 
 def test_a_missing_file_is_named(tmp_path):

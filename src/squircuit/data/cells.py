@@ -95,7 +95,7 @@ def number(cell: Any) -> float | None:
     try:
         value = float(cell)
     except OverflowError:  # a whole number of more than 308 digits
-        return math.inf if int(cell) > 0 else -math.inf
+        return -math.inf if str(cell)[:1] == "-" else math.inf
     except (TypeError, ValueError):
         return math.nan if is_missing(cell) else None
     return None if isinstance(cell, str) and "_" in cell else value  # Python reads "1_2" as 12

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.data import Batches, Dataset, Encoded, Schema, Table, names, read, scan, split
+from squircuit.data.schema import plain
 from squircuit.errors import DataError
 from squircuit.models import SquaredCircuit
 from squircuit.training.config import TrainingConfig
@@ -108,7 +109,7 @@ def _encoded(source: Any, name: str = "train") -> Encoded:
     """Numbers in memory; NaN is missing."""
     if source is None:
         raise DataError(f"{name}: no data. Fix: pass an array (n, d), rows being samples.")
-    values = source.detach().cpu().numpy() if isinstance(source, Tensor) else np.asarray(source)
+    values = plain(source)
     if values.dtype.kind not in "fiub":
         raise DataError(
             f"{name}: {type(source).__name__} of {values.dtype}, not of numbers. Fix: {_way(source)}."

@@ -39,7 +39,7 @@ def main() -> None:
     """Kill as often as asked for, and print what happened; exit code 1 if an end differs."""
     parser = argparse.ArgumentParser(description="Kill and resume training; the end must be the same.")
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -116,12 +116,12 @@ def wait(process: subprocess.Popen[bytes], folder: Path, rng: random.Random, sec
     """Wait for a moment to kill, or for the end of the process; which kind of moment it is."""
     kind = rng.choices(["at the start", "between", "while writing"], [1, 4, 3])[0]
     if kind == "at the start":
-        pause(process, rng.uniform(0, 0.3 * seconds))
+        pause(process, rng.uniform(0, 4.0))
         return kind
     known = modified(folder)
     while process.poll() is None and modified(folder) == known:  # until it has begun to train
         time.sleep(OFTEN)
-    pause(process, rng.uniform(0, 0.1 * seconds))
+    pause(process, rng.uniform(0, 0.06 * seconds))
     while kind == "while writing" and process.poll() is None and not any(folder.glob(".*.tmp")):
         time.sleep(OFTEN / 10)
     return kind

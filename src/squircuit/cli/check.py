@@ -62,7 +62,8 @@ def _circuit(file: Path) -> Circuit:
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(f"{file}: cannot be read ({error}). Fix: check the path.") from error
     except FormatError as error:
-        raise FormatError(f"{file}: {error}") from error
+        fix = "" if "Fix: " in str(error) else ". Fix: pass what circuit.to_json() gave."
+        raise FormatError(f"{file}: {error}{fix}") from error
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists in lists in lists
         said = f"{type(error).__name__}: {error}"
         raise FormatError(f"{file}: no circuit ({said}). Fix: pass what circuit.to_json() gave.") from error

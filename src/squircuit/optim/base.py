@@ -132,9 +132,11 @@ class StiefelOptimizer(Optimizer):
                     raise FloatingPointError(
                         f"the gradient of parameter {place} of group {number}, shape "
                         f"{tuple(parameter.shape)}, holds NaN or infinity; no weight was changed. "
-                        "Lower the learning rate or look at the data"
+                        "Fix: a smaller lr, or look at the data."
                     )
-        raise FloatingPointError("the gradient is so large that its norm overflows; no weight was changed")
+        raise FloatingPointError(
+            "the gradient is so large that its norm overflows; no weight was changed. Fix: a smaller lr."
+        )
 
 
 def vector_adam(bundle: Bundle, group: dict[str, Any]) -> tuple[list[Tensor], Grams, Tensor]:
@@ -223,21 +225,24 @@ def _split(params: Params) -> list[dict[str, Any]]:
 
 def _check_group(group: dict[str, Any]) -> None:
     if group["second_moment"] not in ("row", "matrix"):
-        raise ParameterError(f"second_moment must be 'row' or 'matrix', got {group['second_moment']!r}")
+        raise ParameterError(
+            f"second_moment={group['second_moment']!r} is not known. Fix: pass 'row' or 'matrix'."
+        )
     for name in ("lr", "free_lr"):
         if not float(group[name]) >= 0:
-            raise ParameterError(f"{name} must be ≥ 0, got {group[name]}")
+            raise ParameterError(f"{name}={group[name]}. Fix: pass a number from 0 upwards.")
     if not all(0 <= beta < 1 for beta in group["betas"]):
-        raise ParameterError(f"betas must lie in [0, 1), got {group['betas']}")
+        raise ParameterError(f"betas={group['betas']}. Fix: pass two numbers in [0, 1).")
     if not group["constrained"]:
         return
     if group["weight_decay"]:
         raise ParameterError(
-            "weight decay does nothing on semi-unitary matrices, whose norms are fixed: set weight_decay=0 "
-            "for them (groups with constrained=False may have it)"
+            "weight decay does nothing on semi-unitary matrices, whose norms are fixed. Fix: set "
+            "weight_decay=0 for them (groups with constrained=False may have it)."
         )
     for parameter in group["params"]:
         if parameter.ndim < 2 or parameter.shape[-2] > parameter.shape[-1]:
             raise ParameterError(
-                f"a semi-unitary parameter needs K1 ≤ K2, got shape {tuple(parameter.shape)}"
+                f"a semi-unitary parameter needs K1 ≤ K2, got shape {tuple(parameter.shape)}. "
+                "Fix: transpose it, or put it into a group with constrained=False."
             )

@@ -51,7 +51,7 @@ class Polar(StiefelOptimizer):
     ) -> None:
         if not 0 < trust <= 1:
             raise ParameterError(
-                f"trust must lie in (0, 1]: the retraction converges only there; got {trust}"
+                f"trust={trust}: the retraction converges only in (0, 1]. Fix: pass a number there, like 0.5."
             )
         options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps, "trust": trust}
         super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})

@@ -47,7 +47,8 @@ def mean_loss(model: SquaredCircuit, data: Feed) -> float:
         impossible += int((log_p == -torch.inf).sum())
     if impossible:
         warnings.warn(
-            f"{impossible} of {count} validation rows have probability 0: their loss is infinite",
+            f"{impossible} of {count} validation rows have probability 0: their loss is infinite. "
+            "Fix: look at these rows, or build a model with wider functions.",
             stacklevel=2,
         )
     return total / count

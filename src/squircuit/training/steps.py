@@ -115,7 +115,7 @@ class Steps:
         try:
             self.optimiser.step()
         except FloatingPointError as error:
-            raise DivergedError(str(error)) from error
+            raise DivergedError(str(error).partition(". Fix: ")[0]) from error
         self._objective.keep_shares()
         return found
 

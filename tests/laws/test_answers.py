@@ -209,8 +209,9 @@ def test_where_cross_terms_are_not_tractable_every_road_says_so_and_training_end
     x = torch.randint(0, 8, (40, 16), generator=torch.Generator().manual_seed(0))
     sq.fit(model, x, epochs=2, optimiser="landing-sgd", progress=False, seed=0)
     assert model.is_normalised()
+    generator = torch.Generator().manual_seed(1)
     for parameter in model.eval().parameters():
-        parameter.data.mul_(1.2)
+        parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
     some = torch.arange(16) < 3
     roads = [
         lambda: model.log_prob(x),
@@ -226,6 +227,21 @@ def test_where_cross_terms_are_not_tractable_every_road_says_so_and_training_end
             road()
     sq.optim.retract(model)
     assert all(road() is not None for road in roads)
+
+
+def test_inputs_of_other_lengths_that_are_still_orthogonal_leave_circuits_tractable():
+    circuit = sq.build(sq.regions.patch_splits((2, 2), 2), sq.Categorical(4), units=2)
+    assert not sq.is_structured_decomposable(circuit)
+    model = sq.SquaredCircuit(circuit, seed=0, dtype=torch.complex128).eval()
+    for number, parameter in enumerate(model.parameters()):
+        parameter.data.mul_(1.2 + number)
+    rows = torch.cartesian_prod(*[torch.arange(4)] * 4)
+    density = torch.as_tensor(oracle.density(model.circuit(), rows.numpy()))
+    p = (density / density.sum()).reshape(4, 4, 4, 4)
+    torch.testing.assert_close(model.log_prob(rows).exp().reshape(4, 4, 4, 4), p)
+    for v in range(4):
+        alone = p.sum([u for u in range(4) if u != v])
+        torch.testing.assert_close(model.marginals().values[v][0], alone)
 
 
 def test_a_training_step_off_the_manifold_warns_once_and_its_loss_is_the_true_one():

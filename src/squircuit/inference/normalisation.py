@@ -43,7 +43,7 @@ NUMBERS = 1 << 24
 class Kept(NamedTuple):
     """Which weights keep their constraints now; of what is free there is nothing to keep."""
 
-    inputs: bool  #: those of input layers
+    inputs: bool  #: those of input layers, up to the lengths of their rows: what is orthogonal stays so
     all: bool
 
 
@@ -123,7 +123,8 @@ class Normalisation:
             limit: how far they may be from the manifold; default the size of rounding.
         """
         found = dict(zip(self._looked_at(), self._kept(weights, limit), strict=True))
-        return Kept(all(found.get(i, True) for i in self._of_inputs), all(found.values()))
+        lost = [i for i in self._of_inputs if not found.get(i, True)]
+        return Kept(all(self._is_orthogonal(i, weights[i]) for i in lost), all(found.values()))
 
     def _looked_at(self) -> list[int]:
         return [
@@ -154,6 +155,17 @@ class Normalisation:
         if number in self._fixed or quick <= limit / 4 or quick > 100 * limit:
             return quick <= limit
         return deviation(weight) <= limit
+
+    def _is_orthogonal(self, number: int, weight: Tensor) -> bool:
+        """Rows are orthogonal, though their lengths are not 1: then cross terms vanish all the same."""
+        if number in self._fixed or torch._C._functorch.is_batchedtensor(weight):
+            return False
+        exact = double(weight.detach())
+        lengths = torch.linalg.vector_norm(exact, dim=2, keepdim=True)
+        rows = exact / torch.where(lengths > 0, lengths, 1.0)
+        gram = rows @ rows.mH
+        gram.diagonal(dim1=1, dim2=2).zero_()
+        return bool(gram.abs().amax() <= LIMIT[weight.dtype.to_real()])
 
     def _probe(self, weight: Tensor) -> Tensor:
         """Vectors of numbers of absolute value 1 and random phases, or ±(½ to 1½) where weights are real."""

@@ -25,7 +25,6 @@ from random import Random
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import torch
-
 from broken import commands, models, runs, tables
 from broken.judge import Case, Failure, judged
 from broken.workers import judged_apart

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from broken.judge import Case, require, unclear
 from broken.models import NAME, crafted_model, originals
+from broken.mutate import mutated_bytes
 from broken.runs import some_options
 from broken.tables import good_files, people, some_table
-from broken.mutate import mutated_bytes
 from squircuit.cli import app
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
@@ -26,7 +26,9 @@ def call(words: Sequence[Any], codes: Sequence[int] = (DONE, WRONG_INPUT)) -> No
     done = CliRunner().invoke(app, [str(word) for word in words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    require(done.exit_code in codes, "an exit code that is not documented", (done.exit_code, done.output[-300:]))
+    require(
+        done.exit_code in codes, "an exit code that is not documented", (done.exit_code, done.output[-300:])
+    )
     if done.exit_code == WRONG_INPUT:
         _require_line(done.stderr)
     elif "--json" in words:
@@ -107,7 +109,10 @@ def _fit_case(rng: Random) -> Case:
 
     def read(folder: Path) -> None:
         words = ["fit", folder / DATA, "--out", folder / NAME, "--config", folder / "options.toml"]
-        call([*words, "--epochs", 1, "--set", "units=2", "--set", "size=4", "--json"], (DONE, FAILED, WRONG_INPUT))
+        call(
+            [*words, "--epochs", 1, "--set", "units=2", "--set", "size=4", "--json"],
+            (DONE, FAILED, WRONG_INPUT),
+        )
 
     return Case("command: fit", files, read)
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors.torch import load as read_tensors
-from safetensors.torch import save as write_tensors
 from torch import Tensor
 
 import squircuit as sq
@@ -94,12 +93,10 @@ def _taken_apart(model: sq.SquaredCircuit) -> Original:
     with TemporaryDirectory() as folder:
         file = Path(folder) / NAME
         model.save(file)
-        content = file.read_bytes()
-    (size,) = struct.unpack("<Q", content[:8])
-    metadata = json.loads(content[8 : 8 + size])["__metadata__"]
+        tensors, metadata = unpacked(file.read_bytes())
     structure = json.loads(model.structure.to_json())
     document = json.loads(metadata["document"])
-    return Original(model.eval(), content, metadata, read_tensors(content), document, structure)
+    return Original(model.eval(), packed(tensors, metadata), metadata, tensors, document, structure)
 
 
 # ---------------------------------------------------------------------- crafted files
@@ -113,8 +110,34 @@ def signed(tensors: Mapping[str, Tensor], complex_names: str, document: str, kin
         value = tensors[name]
         total.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
         total.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    header = {"format": "squircuit", "version": "1", **notes, "sha256": total.hexdigest()}
-    return write_tensors({name: value.contiguous() for name, value in tensors.items()}, header)
+    return packed(tensors, {"format": "squircuit", "version": "1", **notes, "sha256": total.hexdigest()})
+
+
+def packed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """A file of safetensors, in an order that is always the same, which that of the library is not."""
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    data = b""
+    for name in sorted(tensors, key=lambda name: (-tensors[name].element_size(), name)):
+        value = tensors[name].contiguous()
+        start, data = len(data), data + value.reshape(-1).view(torch.uint8).numpy().tobytes()
+        entry = {"dtype": TYPES[value.dtype], "shape": list(value.shape), "data_offsets": [start, len(data)]}
+        header[name] = entry
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def unpacked(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file, by name in order."""
+    (size,) = struct.unpack("<Q", content[:8])
+    metadata = json.loads(content[8 : 8 + size])["__metadata__"]
+    return dict(sorted(read_tensors(content).items())), dict(sorted(metadata.items()))
+
+
+TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.bool: "BOOL", torch.uint8: "U8",
+}  # fmt: skip
 
 
 def _compressed(text: bytes) -> Tensor:
@@ -169,7 +192,9 @@ def _other_weights(one: Original, rng: Random) -> bytes:
             tensors = {key: torch.zeros_like(t) if key in names else t for key, t in tensors.items()}
         case _:
             tensors[name] = rng.choice(_other_tensors(tensors[name], rng))
-    named = rng.choice((*[one.metadata["complex"]] * 5, "[]", json.dumps(list(tensors)), dumps(rng.choice(HOSTILE))))
+    named = rng.choice(
+        (*[one.metadata["complex"]] * 5, "[]", json.dumps(list(tensors)), dumps(rng.choice(HOSTILE)))
+    )
     return signed(tensors, named, json.dumps(one.document))
 
 
@@ -180,9 +205,28 @@ def _other_tensors(value: Tensor, rng: Random) -> list[Tensor]:
         odd = rng.choice((0, 1, 255)) if spoilt.dtype == torch.uint8 else rng.choice(NUMBERS)
         spoilt.view(-1)[rng.randrange(spoilt.numel())] = odd
     floats = value.double()
-    scaled = [(floats * factor).to(value.dtype) for factor in (0, -1, 2, 1e-30, 1e30)] if value.dtype.is_floating_point else []
-    types = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool, torch.uint8)
-    shapes = [value[..., :1], value[:0], value[None], value.reshape(-1), value.transpose(0, -1), torch.zeros(())]
+    scaled = (
+        [(floats * factor).to(value.dtype) for factor in (0, -1, 2, 1e-30, 1e30)]
+        if value.dtype.is_floating_point
+        else []
+    )
+    types = (
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.int64,
+        torch.bool,
+        torch.uint8,
+    )
+    shapes = [
+        value[..., :1],
+        value[:0],
+        value[None],
+        value.reshape(-1),
+        value.transpose(0, -1),
+        torch.zeros(()),
+    ]
     return [spoilt, spoilt, spoilt, *scaled, *(floats.to(dtype) for dtype in types), *shapes]
 
 
@@ -200,7 +244,9 @@ def require_same(one: Original, found: sq.SquaredCircuit) -> None:
         same = weights[name].dtype == value.dtype and _bytes(weights[name]) == _bytes(value)
         require(same, "other values of weights", name)
     for name in ("schema", "shape", "notes", "is_unitary", "precision"):
-        require(getattr(found, name) == getattr(one.model, name), "another schema, shape, notes or type", name)
+        require(
+            getattr(found, name) == getattr(one.model, name), "another schema, shape, notes or type", name
+        )
     require(found.structure.to_json() == one.model.structure.to_json(), "another structure")
     rows = _some_rows(found)
     require(torch.equal(found.log_prob(rows), one.model.log_prob(rows)), "other probabilities")

@@ -18,9 +18,9 @@ def raw(text: str) -> str:
 
 
 HOSTILE: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 3, 7, -(2**31), 2**31, 2**63, -(2**63), 2**64, 10**12, 10**30,
-    0.0, -0.0, 0.5, 1.5, -1.5, 1e-320, 1e308, -1e308, "", " ", "a", "0", "-1", "1e999", "nan", "\0", "\ud800",
-    "a\nb", "é" * 50, "x" * 5000, "../../etc/passwd", "__class__", "float16", "int64", "complex64", "Tensor", "load",
+    None, True, False, 0, 1, -1, 2, 3, 7, -(2**31), 2**31, 2**63, -(2**63), 2**64, 10**12, 10**30, 0.0, -0.0,
+    0.5, 1.5, -1.5, 1e-320, 1e308, -1e308, "", " ", "a", "0", "-1", "1e999", "nan", "\0", "\ud800", "a\nb",
+    "é" * 50, "x" * 5000, "../../etc/passwd", "__class__", "float16", "int64", "complex64", "Tensor", "load",
     [], {}, [[]], [None], [0], [-1], [1, 2], [1.5], ["a"], [True], {"a": 1}, {"": None}, list(range(300)),
     raw("9" * 5000), raw("-" + "9" * 5000), raw("1e999"), raw("-1e999"), raw("NaN"), raw("Infinity"),
     raw("-Infinity"), raw("[" * 900 + "]" * 900), raw("[" * 100_000 + "]" * 100_000),
@@ -75,9 +75,13 @@ def _nudge(parent: Any, last: Any, rng: Random) -> None:
     if isinstance(value, bool):
         parent[last] = not value
     elif isinstance(value, int):
-        parent[last] = rng.choice((value + 1, value - 1, -value, value * 2, value * 10**9, float(value), str(value)))
+        parent[last] = rng.choice(
+            (value + 1, value - 1, -value, value * 2, value * 10**9, float(value), str(value))
+        )
     elif isinstance(value, float):
-        parent[last] = rng.choice((-value, value * 2, value * 1e200, value * 1e-200, int(min(abs(value), 9e18))))
+        parent[last] = rng.choice(
+            (-value, value * 2, value * 1e200, value * 1e-200, int(min(abs(value), 9e18)))
+        )
     elif isinstance(value, str):
         parent[last] = rng.choice((value + "x", value[:-1], value.upper(), value * 2, value + "\n"))
     else:
@@ -139,7 +143,9 @@ def _flip(content: bytearray, rng: Random) -> None:
 
 def _set(content: bytearray, rng: Random) -> None:
     if content:
-        content[rng.randrange(len(content))] = rng.choice((0, 1, 10, 13, 34, 44, 127, 128, 255, rng.randrange(256)))
+        content[rng.randrange(len(content))] = rng.choice(
+            (0, 1, 10, 13, 34, 44, 127, 128, 255, rng.randrange(256))
+        )
 
 
 def _early(content: bytearray, rng: Random) -> None:
@@ -178,7 +184,20 @@ def _append(content: bytearray, rng: Random) -> None:
     content += rng.choice((b"\0" * 7, b"\n", rng.randbytes(20), bytes(content[: 10**5])))
 
 
-TEXTS = (b"\0", b'"', b"\n", b"\r", b",", b"\xef\xbb\xbf", b"\xff\xfe", b"1e999", b"9" * 400, b"nan", b"-inf", b"1_0")
+TEXTS = (
+    b"\0",
+    b'"',
+    b"\n",
+    b"\r",
+    b",",
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b"1e999",
+    b"9" * 400,
+    b"nan",
+    b"-inf",
+    b"1_0",
+)
 DAMAGES: tuple[Callable[[bytearray, Random], None], ...] = (
     _flip, _flip, _flip, _set, _early, _truncate, _cut, _insert, _duplicate, _exchange, _append,
 )  # fmt: skip

@@ -11,11 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load as read_tensors
 
 import squircuit as sq
 from broken.judge import Case, require
-from broken.models import NUMBERS, signed
+from broken.models import NUMBERS, packed, signed, unpacked
 from broken.mutate import dumps, mutated_bytes, mutated_document
 from squircuit.cli.options import options
 from squircuit.presets import load as load_preset
@@ -57,7 +56,7 @@ def runs() -> tuple[Run, ...]:
     with TemporaryDirectory() as folder:
         place = Path(folder)
         model, _ = _resumed(place)
-        over = {file.name: file.read_bytes() for file in place.iterdir()}
+        over = _timeless({file.name: file.read_bytes() for file in place.iterdir()})
         weights = {name: value.clone() for name, value in model.state_dict().items()}
     begun = dict(over) | {CHECKPOINT: _earlier(over[CHECKPOINT])}
     with TemporaryDirectory() as folder:
@@ -67,12 +66,23 @@ def runs() -> tuple[Run, ...]:
     return Run(over, weights), Run(begun, dict(resumed.state_dict()))
 
 
+def _timeless(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of a run that took no time, so that they are always the same."""
+    tensors, header = unpacked(files[CHECKPOINT])
+    state = json.loads(header["document"]) | {"seconds": 1.0}
+    state["rows"] = [row | {"seconds": 1.0} for row in state["rows"]]
+    lines = "".join(json.dumps(row) + "\n" for row in state["rows"])
+    checkpoint = signed(tensors, header["complex"], json.dumps(state), "checkpoint")
+    best = packed(*unpacked(files["best.safetensors"]))
+    return files | {"history.jsonl": lines.encode(), CHECKPOINT: checkpoint, "best.safetensors": best}
+
+
 def _earlier(content: bytes) -> bytes:
     """The checkpoint of a run that has one epoch to go."""
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    tensors, header = unpacked(content)
     state = json.loads(header["document"])
     state |= {"epoch": EPOCHS - 1, "stopped": "interrupted", "rows": state["rows"][: EPOCHS - 1]}
-    return signed(read_tensors(content), header["complex"], json.dumps(state), "checkpoint")
+    return signed(tensors, header["complex"], json.dumps(state), "checkpoint")
 
 
 def _damaged_run(rng: Random) -> Case:
@@ -122,9 +132,8 @@ def _crafted_history(rng: Random) -> Case:
 def _crafted_checkpoint(rng: Random) -> Case:
     """A checkpoint whose checksum is right, of another state."""
     run = rng.choice(runs())
-    content = run.files[CHECKPOINT]
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-    tensors, state = read_tensors(content), json.loads(header["document"])
+    tensors, header = unpacked(run.files[CHECKPOINT])
+    state = json.loads(header["document"])
     if rng.random() < 0.6:
         state = mutated_document(state, rng)
     else:
@@ -149,9 +158,13 @@ def _other(tensors: dict[str, torch.Tensor], rng: Random) -> dict[str, torch.Ten
         case 1:
             return tensors | {name: value[..., :1].contiguous() if value.ndim else value[None]}
         case 2:
-            return tensors | {name: value.to(rng.choice((torch.float64, torch.int64, torch.bool, torch.float16)))}
+            return tensors | {
+                name: value.to(rng.choice((torch.float64, torch.int64, torch.bool, torch.float16)))
+            }
         case 3 if value.numel():
-            value.view(-1)[rng.randrange(value.numel())] = rng.choice(NUMBERS) if value.is_floating_point() else 0
+            value.view(-1)[rng.randrange(value.numel())] = (
+                rng.choice(NUMBERS) if value.is_floating_point() else 0
+            )
             return tensors | {name: value}
     return tensors | {name: torch.zeros_like(value)}
 
@@ -160,7 +173,14 @@ def _other(tensors: dict[str, torch.Tensor], rng: Random) -> dict[str, torch.Ten
 
 TABLES: dict[str, Any] = {
     "model": {"units": 4, "roots": 2, "tie": "inputs", "order": "hv"},
-    "training": {"epochs": 50, "lr": 0.1, "average": 0.999, "optimiser": "adam", "progress": False, "seed": 1},
+    "training": {
+        "epochs": 50,
+        "lr": 0.1,
+        "average": 0.999,
+        "optimiser": "adam",
+        "progress": False,
+        "seed": 1,
+    },
 }
 
 
@@ -173,24 +193,33 @@ def _toml(document: Any) -> str:
     return plain + "".join(f"[{dumps(name)}]\n{_toml(table)}" for name, table in tables)
 
 
+def _laughs() -> str:
+    """A billion of texts, as lists of lists of lists."""
+    levels = [f"&a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(9)]
+    return f"epochs: [&a0 [ha, ha, ha], {', '.join(levels)}]"
+
+
 YAML = (
-    "epochs: 2020-99-99", "lr: !!python/object/apply:os.system ['true']", "? [a, b]\n: 1", "&a [*a]", "lr: &a [*a]",
-    "lr: .nan", "lr: .inf", "seed: 0x" + "f" * 5000, "seed: " + "9" * 5000, "lr: 1:30:00", "epochs: !!binary x",
-    "epochs: !!set {a, b}", "- 1\n- 2", "", "---\na: 1\n---\nb: 2", "epochs: 2020-01-01T00:00:00+99:00", "\t", "a: b: c",
-    "[" * 5000, "{" * 3000, "epochs: |\n  many\n  lines", "null: 1", "1: 2", "true: false", "epochs: \0", "epochs: \x07",
-    "epochs: !!int x", "epochs: !!float x", "lr: !!timestamp x", "<<: 1", "<<: [1]", "&a a: *b", "epochs: !!python/name:os.x",
-    "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{c}: &{c} [{', '.join('*' + p for _ in range(9))}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True)).replace("i:", "epochs:"),
+    "epochs: 2020-99-99", "lr: !!python/object/apply:os.system ['true']", "? [a, b]\n: 1", "&a [*a]",
+    "lr: &a [*a]", "lr: .nan", "lr: .inf", "seed: 0x" + "f" * 5000, "seed: " + "9" * 5000, "lr: 1:30:00",
+    "epochs: !!binary x", "epochs: !!set {a, b}", "- 1\n- 2", "", "---\na: 1\n---\nb: 2",
+    "epochs: 2020-01-01T00:00:00+99:00", "\t", "a: b: c", "[" * 5000, "{" * 3000,
+    "epochs: |\n  many\n  lines", "null: 1", "1: 2", "true: false", "epochs: \0", "epochs: \x07",
+    "epochs: !!int x", "epochs: !!float x", "lr: !!timestamp x", "<<: 1", "<<: [1]", "&a a: *b",
+    "epochs: !!python/name:os.x", _laughs(),
 )  # fmt: skip
 TOML = (
-    "epochs = " + "9" * 5000, "lr = inf", "lr = nan", "seed = 0x" + "f" * 5000, "epochs = 1979-05-27", "epochs = 10:00:00",
-    "a = " + "[" * 5000, "a." * 3000 + "b = 1", "epochs = 1\nepochs = 2", "[model]\n[model]", "model = 3", "[[model]]",
-    "[training]\nepochs = '''a\nb'''", "epochs = 1979-99-27", "\0", "lr = 1e999", "lr = -0.0", "'' = 1", "[model]\nunits = []",
-    "[a." + "b." * 2000 + "c]", "x = {" + "a = {" * 2000, "\"a\\nb\" = 1", "[\"a\\nb\"]\nx = 1", "[model]\n\"a\\nb\" = 1",
+    "epochs = " + "9" * 5000, "lr = inf", "lr = nan", "seed = 0x" + "f" * 5000, "epochs = 1979-05-27",
+    "epochs = 10:00:00", "a = " + "[" * 5000, "a." * 3000 + "b = 1", "epochs = 1\nepochs = 2",
+    "[model]\n[model]", "model = 3", "[[model]]", "[training]\nepochs = '''a\nb'''", "epochs = 1979-99-27",
+    "\0", "lr = 1e999", "lr = -0.0", "'' = 1", "[model]\nunits = []", "[a." + "b." * 2000 + "c]",
+    "x = {" + "a = {" * 2000, "\"a\\nb\" = 1", "[\"a\\nb\"]\nx = 1", "[model]\n\"a\\nb\" = 1",
     "epochs = \"" + "x" * 5000 + "\"", "[training]\n" + "x" * 5000 + " = 1",
 )  # fmt: skip
 JSON = (
-    "9" * 5000, "[" * 100_000, '{"epochs": ' + "9" * 5000 + "}", "NaN", '{"lr": NaN}', '{"lr": 1e999}', '"\\ud800"',
-    '{"\\ud800": 1}', "", "null", '{"a": ' * 5000, '{"epochs": "a\\nb"}', '{"a\\nb": 1}', "\ufeff{}", '{"training": null}',
+    "9" * 5000, "[" * 100_000, '{"epochs": ' + "9" * 5000 + "}", "NaN", '{"lr": NaN}', '{"lr": 1e999}',
+    '"\\ud800"', '{"\\ud800": 1}', "", "null", '{"a": ' * 5000, '{"epochs": "a\\nb"}', '{"a\\nb": 1}',
+    "\ufeff{}", '{"training": null}',
 )  # fmt: skip
 HOSTILE = {"yaml": YAML, "toml": TOML, "json": JSON}
 
@@ -233,7 +262,11 @@ def _options_content(ending: str, rng: Random, document: Any = None) -> bytes:
 def some_options(rng: Random) -> bytes:
     """A TOML file of options, damaged or changed, for the command line."""
     small = {"model": {"roots": 2}, "training": {"lr": 0.1, "batch": 8, "progress": False}}
-    return _toml(mutated_document(small, rng)).encode() if rng.random() < 0.7 else mutated_bytes(_toml(small).encode(), rng)
+    return (
+        _toml(mutated_document(small, rng)).encode()
+        if rng.random() < 0.7
+        else mutated_bytes(_toml(small).encode(), rng)
+    )
 
 
 CASES: tuple[tuple[float, Callable[[Random], Case]], ...] = (

@@ -30,7 +30,9 @@ class Worker:
     seeds: list[int]
 
 
-def judged_apart(check: Check, seeds: Sequence[int], jobs: int, keep: Path | None = None) -> Iterator[tuple[int, list[Failure]]]:
+def judged_apart(
+    check: Check, seeds: Sequence[int], jobs: int, keep: Path | None = None
+) -> Iterator[tuple[int, list[Failure]]]:
     """What `check` finds for every seed, in the order in which workers are ready.
 
     Args:

@@ -53,6 +53,18 @@ def case_of(seed: int) -> Case:
     return rng.choices(MAKERS, WEIGHTS)[0](rng)
 
 
+def prepare() -> None:
+    """Make the good files, and read them all once: what libraries keep is not held against a bad file."""
+    torch.set_num_threads(1)
+    models.originals()
+    runs.runs()
+    for number, (path, contents) in enumerate(tables.good_files()):
+        found = judged(
+            number, Case(f"good: {path}", contents, lambda folder, path=path: tables.read(folder / path))
+        )
+        assert not found, found
+
+
 def check(seed: int, keep: Path | None = None) -> list[Failure]:
     """The laws that the mutation of a seed breaks.
 
@@ -67,7 +79,7 @@ def check(seed: int, keep: Path | None = None) -> list[Failure]:
 def hunt(seeds: Sequence[int], jobs: int = 1, keep: Path | None = None, quiet: bool = False) -> list[Failure]:
     """One failure of each cause among some mutations, judged in processes of their own."""
     started, first, count = time.monotonic(), {}, Counter()
-    for done, (_, found) in enumerate(judged_apart(check, seeds, jobs, keep), start=1):
+    for done, (_, found) in enumerate(judged_apart(check, seeds, jobs, keep, prepare), start=1):
         for failure in found:
             count[failure.cause] += 1
             if failure.cause not in first:

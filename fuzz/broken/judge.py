@@ -22,9 +22,10 @@ from squircuit.errors import SquircuitError
 SECONDS = 5.0
 """Of processor time that one file may take."""
 HANGS = 10
-"""Seconds after which reading is broken off."""
+"""Seconds of processor time after which reading is broken off."""
 MEMORY = 300 * 2**20
 """Bytes by which the peak of the resident memory may grow."""
+TOO_SLOW = "too slow"
 LONGEST = 2000
 """Characters of a message that somebody reads."""
 
@@ -72,8 +73,9 @@ class Failure:
 
     @property
     def cause(self) -> tuple[str, str, str]:
-        """What failures of one cause have in common."""
-        return self.kind, self.error, self.where
+        """What failures of one cause have in common; slow code is broken off anywhere."""
+        slow = self.error in (HangsError.__name__, TOO_SLOW)
+        return (self.kind, TOO_SLOW, "") if slow else (self.kind, self.error, self.where)
 
     def __str__(self) -> str:
         shown = self.message if len(self.message) <= 300 else self.message[:300] + " …"
@@ -110,7 +112,7 @@ def _watched(read: Callable[[Path], None], folder: Path) -> list[tuple[str, str,
     found = _outcome(read, folder)
     seconds, grown = time.process_time() - started, _peak() - before
     if seconds > SECONDS:
-        found.append(("too slow", f"{seconds:.1f} s of processor time", _last_place(found)))
+        found.append((TOO_SLOW, f"{seconds:.1f} s of processor time", _last_place(found)))
     if grown > MEMORY:
         found.append(("too much memory", f"{grown / 2**20:.0f} MiB more", _last_place(found)))
     return found
@@ -166,7 +168,7 @@ def require(holds: Any, law: str, detail: object = "") -> None:
 
 @contextmanager
 def _broken_off(seconds: int) -> Iterator[None]:
-    """Raise HangsError after some time; only the main thread of a POSIX system can."""
+    """Raise HangsError after some processor time; only the main thread of a POSIX system can."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -174,13 +176,13 @@ def _broken_off(seconds: int) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise HangsError(f"broken off after {seconds} s")
 
-    old = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    old = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old)
 
 
 def _reset_peak() -> int:

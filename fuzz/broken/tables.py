@@ -199,7 +199,7 @@ def same_tables(one: sq.data.Table, other: sq.data.Table) -> bool:
     )
 
 
-def _read(path: Path) -> None:
+def read(path: Path) -> None:
     """Read a file by its ending, and compare with another way of reading it."""
     if ".idx" in path.name:
         _read_idx(path)
@@ -530,7 +530,7 @@ def _bytes_case(rng: Random) -> Case:
     path, files = rng.choice(good_files())
     name = rng.choice(sorted(files))
     changed = {**files, name: mutated_bytes(files[name], rng)}
-    return Case(f"data: bytes of {_ending(path)}", changed, lambda folder: _read(folder / path))
+    return Case(f"data: bytes of {_ending(path)}", changed, lambda folder: read(folder / path))
 
 
 def _ending(path: str) -> str:
@@ -539,7 +539,7 @@ def _ending(path: str) -> str:
 
 def _hostile(name: str, make: Callable[[Random], bytes]) -> Callable[[Random], Case]:
     def case(rng: Random) -> Case:
-        return Case(f"data: hostile {_ending(name)}", {name: make(rng)}, lambda folder: _read(folder / name))
+        return Case(f"data: hostile {_ending(name)}", {name: make(rng)}, lambda folder: read(folder / name))
 
     return case
 

@@ -13,6 +13,7 @@ from typing import Any
 from broken.judge import Failure
 
 Check = Callable[[int, Path | None], list[Failure]]
+Prepare = Callable[[], None]
 ROOM = 3 * 2**29
 """Bytes of address space that a worker may take on top of what it has when it is ready."""
 BLOCK = 50
@@ -31,7 +32,7 @@ class Worker:
 
 
 def judged_apart(
-    check: Check, seeds: Sequence[int], jobs: int, keep: Path | None = None
+    check: Check, seeds: Sequence[int], jobs: int, keep: Path | None = None, prepare: Prepare | None = None
 ) -> Iterator[tuple[int, list[Failure]]]:
     """What `check` finds for every seed, in the order in which workers are ready.
 
@@ -40,13 +41,14 @@ def judged_apart(
         seeds: of the mutations.
         jobs: number of processes.
         keep: folder for files that fail.
+        prepare: makes in each process what is made once, before its memory is limited.
     """
     waiting = [list(seeds[start : start + BLOCK]) for start in range(0, len(seeds), BLOCK)][::-1]
     workers: list[Worker] = []
     try:
         while waiting or workers:
             while waiting and len(workers) < jobs:
-                workers.append(_started(check, waiting.pop(), keep))
+                workers.append(_started(check, waiting.pop(), keep, prepare))
             ready = wait([worker.connection for worker in workers], timeout=SILENCE)
             for worker in [w for w in workers if not ready or w.connection in ready]:
                 yield from _heard(worker, waiting)
@@ -81,10 +83,10 @@ def _heard(worker: Worker, waiting: list[list[int]]) -> Iterator[tuple[int, list
         worker.connection.send(worker.seeds)
 
 
-def _started(check: Check, seeds: list[int], keep: Path | None) -> Worker:
+def _started(check: Check, seeds: list[int], keep: Path | None, prepare: Prepare | None) -> Worker:
     context = multiprocessing.get_context("spawn")
     mine, other = context.Pipe()
-    process = context.Process(target=_work, args=(check, other, keep), daemon=True)
+    process = context.Process(target=_work, args=(check, other, keep, prepare), daemon=True)
     process.start()
     other.close()
     mine.send(seeds)
@@ -100,9 +102,10 @@ def _ended(worker: Worker) -> None:
         worker.process.kill()
 
 
-def _work(check: Check, connection: Connection, keep: Path | None) -> None:
+def _work(check: Check, connection: Connection, keep: Path | None, prepare: Prepare | None) -> None:
     """The life of a worker: it gets lists of seeds, and answers for each seed."""
-    check(0, None)  # what is made once is made before memory is measured
+    if prepare is not None:
+        prepare()
     limit_memory()
     with suppress(EOFError, KeyboardInterrupt):
         while (seeds := connection.recv()) is not None:

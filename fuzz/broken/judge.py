@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,12 @@ def _broken_off(seconds: int) -> Iterator[None]:
 
 
 def _reset_peak() -> int:
-    """Let the peak of the resident memory begin anew, and return the memory now; 0 where Linux is not."""
+    """Let the peak of the resident memory begin anew, and return the memory now; 0 where Linux is not.
+
+    Memory that was freed but kept by the allocator would hide what is taken next: it is given back first.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

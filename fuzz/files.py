@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -26,7 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import torch
 from broken import commands, models, runs, tables
-from broken.judge import Case, Failure, judged
+from broken.judge import Case, Failure, judged, write
 from broken.workers import judged_apart
 
 SHARES = ((50, models.CASES), (32, tables.CASES), (12, runs.CASES), (4, commands.CASES))
@@ -80,7 +81,7 @@ def hunt(seeds: Sequence[int], jobs: int = 1, keep: Path | None = None, quiet: b
     """One failure of each cause among some mutations, judged in processes of their own."""
     started, first, count = time.monotonic(), {}, Counter()
     for done, (_, found) in enumerate(judged_apart(check, seeds, jobs, keep, prepare), start=1):
-        for failure in found:
+        for failure in (_explained(failure, keep) for failure in found):
             count[failure.cause] += 1
             if failure.cause not in first:
                 first[failure.cause] = failure
@@ -91,6 +92,16 @@ def hunt(seeds: Sequence[int], jobs: int = 1, keep: Path | None = None, quiet: b
     for failure in first.values():
         _say(f"{count[failure.cause]:5} × {failure}", quiet)
     return list(first.values())
+
+
+def _explained(failure: Failure, keep: Path | None) -> Failure:
+    """A death with the kind of its file, which the process that died could not keep."""
+    if failure.error != "death":
+        return failure
+    case = case_of(failure.seed)
+    if keep is not None:
+        write(keep / f"{failure.seed}", case.files)
+    return replace(failure, kind=case.kind, where="–")
 
 
 def _say(text: str, quiet: bool) -> None:

@@ -1,0 +1,1 @@
+"""Damaged and crafted files, and the laws that reading them obeys; `fuzz/files.py` is the program."""

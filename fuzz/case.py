@@ -1,0 +1,199 @@
+"""One seed: a circuit, its history, its questions, and what was wrong."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import circuits
+import drawing
+import histories
+import numpy as np
+import torch
+from circuits import Random, chance
+from functions import TooLarge
+from program import Program, listing
+from questions import ExpectationOf, LogProb, Problem, Question, Subject
+from squircuit.errors import SquircuitError, StructureError
+
+
+@dataclass
+class Failure:
+    """A problem, and the program that shows it."""
+
+    seed: int
+    problem: Problem
+    lines: list[str]
+    model: str
+    question: Question | None = None
+
+    def text(self) -> str:
+        """The failure for people: what differed, and a program that shows it."""
+        head = f"seed {self.seed}: {self.problem.kind}\n  got      {self.problem.got}\n  expected {self.problem.expected}"
+        lines = list(self.lines)
+        if self.question is not None:
+            lines += [f"{name} = {value}" for name, value in self.question.names().items()]
+            lines.append(f"print({self.question.expression(self.model)})  # expected {self.problem.expected}")
+        return f"{head}\n{listing(lines)}\n"
+
+
+@dataclass
+class Result:
+    """What one seed came to."""
+
+    seed: int
+    compared: int = 0
+    refused: bool = False
+    failures: list[Failure] = field(default_factory=list)
+
+
+def run(seed: int) -> Result:
+    """One seed."""
+    result = Result(seed)
+    random = np.random.default_rng(seed)
+    program = Program()
+    torch.manual_seed(seed)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        _run(program, random, result)
+    return result
+
+
+def _run(program: Program, random: Random, result: Result) -> None:
+    try:
+        name = circuits.drawn_model(program, random)
+        program.do(f"{name}.eval()")
+    except SquircuitError:
+        result.refused = True
+        return
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("construction", error), program.lines, ""))
+        return
+    if chance(random, 0.45):
+        _asked(program, name, random, result, 2)
+        if not _aged(program, name, random, result):
+            return
+        _asked(program, name, random, result, 5)
+    else:
+        _asked(program, name, random, result, 5)
+
+
+def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
+    """Give the model a history; False where nothing more is to be asked."""
+    try:
+        subject = Subject(program, name)
+        if not subject.is_sound:
+            return False
+        x = drawing.rows(subject, random, 6)
+        log, error = subject.relative(x, np.zeros(x.shape, bool))
+        x = x[(error < 0.01) & (log > -300)]
+    except TooLarge:
+        return False
+    if not len(x):
+        return False
+    discrete = all(subject.oracle.is_discrete(v) for v in subject.oracle.variables)
+    has = any(True for _ in subject.model.parameters())
+    lines = histories.history(random, name, x, discrete, has)
+    try:
+        program.do(histories.warm(random, name))
+    except SquircuitError:
+        program.lines.pop()
+    try:
+        for line in lines:
+            program.do(line)
+    except StructureError:
+        return subject.oracle.roots_agree() is False
+    except SquircuitError:
+        return False
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
+        return False
+    return True
+
+
+def _asked(program: Program, name: str, random: Random, result: Result, count: int) -> None:
+    """Ask some questions and compare the answers."""
+    try:
+        subject = Subject(program, name)
+        if not subject.is_sound:
+            return
+    except TooLarge:
+        return
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("circuit()", error), list(program.lines), name))
+        return
+    for _ in range(count):
+        try:
+            question = drawing.question(subject, random)
+            problem = answer(subject, question)
+        except TooLarge:
+            continue
+        if problem is not None:
+            result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
+    result.compared += subject.compared
+
+
+def answer(subject: Subject, question: Question) -> Problem | None:
+    """Ask one question; what is wrong with the answer, or None."""
+    if not question.applies(subject):
+        return None
+    for name, value in question.names().items():
+        subject.program.names[name] = subject.program.ask(value)
+    try:
+        found = subject.program.ask(question.expression(subject.name))
+    except StructureError as error:
+        return refusal(subject, question, error)
+    except Exception as error:
+        return raised(question.kind, error)
+    return question.check(subject, found)
+
+
+def refusal(subject: Subject, question: Question, error: Exception) -> Problem | None:
+    """A circuit that is not tractable may be refused, if all roads refuse it."""
+    subject.compared += 1
+    if is_tractable(subject) and not (isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()):
+        return Problem(question.kind, f"StructureError: {error}", "an answer", "refused")
+    if isinstance(question, LogProb) and question.missing is None and len(question.x):
+        hidden = np.zeros((1, subject.oracle.width), bool)
+        hidden[0, subject.oracle.variables[0]] = True
+        other = LogProb(question.x[:1], hidden)
+        if not _is_refused(subject, other):
+            return Problem(question.kind, f"StructureError: {error}", "an answer, as with missing=", "one road")
+    return None
+
+
+def _is_refused(subject: Subject, question: Question) -> bool:
+    for name, value in question.names().items():
+        subject.program.names[name] = subject.program.ask(value)
+    try:
+        subject.program.ask(question.expression(subject.name))
+    except SquircuitError:
+        return True
+    return False
+
+
+def is_tractable(subject: Subject) -> bool:
+    """Of each root layer by itself: structured-decomposable, or declared (U1), (U4) and on the manifold."""
+    return all(_is_tractable(subject, root) for root in subject.oracle.circuit.roots)
+
+
+def _is_tractable(subject: Subject, root: Any) -> bool:
+    oracle = subject.oracle
+    if oracle.splits_agree([root]):
+        return True
+    for layer in oracle.layers([root]):
+        weight = getattr(layer, "weight", None)
+        if weight is not None and weight.constraint not in ("semi-unitary", "fixed"):
+            return False
+    limit = 1e-10 if subject.precision < 1e-10 else 1e-6
+    return oracle.inputs_apart(True, [root]) and max(oracle.input_error([root]), oracle.sum_error([root])) < limit
+
+
+def raised(question: str, error: Exception) -> Problem:
+    """An error that is none of the library's own, or should not be."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "squircuit" in f.filename]
+    where = f" at {frames[-1].filename.rpartition('squircuit/')[2]}:{frames[-1].lineno}" if frames else ""
+    message = str(error).split("\n")[0][:200]
+    return Problem(question, f"{type(error).__name__}: {message}{where}", "an answer", f"{type(error).__name__}{where}")

@@ -49,11 +49,11 @@ def _far(subject: Subject, random: Random, variable: int) -> float:
 
 def mask(subject: Subject, random: Random, count: int, *, same: bool = False, least: int = 0) -> Array:
     """Which entries of rows are missing."""
-    found = np.zeros((count, subject.oracle.width), bool)
+    found = np.zeros((max(1, count), subject.oracle.width), bool)
     for row in range(1 if same else count):
         hidden = random.permutation(subject.oracle.variables)[: random.integers(least, len(subject.oracle.variables) + 1)]
         found[row, hidden] = True
-    return np.tile(found[0], (count, 1)) if same else found
+    return np.tile(found[0], (count, 1)) if same else found[:count]
 
 
 def _dtype(subject: Subject, random: Random) -> str:

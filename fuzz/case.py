@@ -7,15 +7,15 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-import circuits
-import drawing
-import histories
 import numpy as np
 import torch
-from circuits import Random, chance
-from functions import TooLarge
-from program import Program, listing
-from questions import ExpectationOf, LogProb, Problem, Question, Subject
+
+from fuzz import circuits, drawing, histories
+from fuzz.circuits import Random, chance
+from fuzz.functions import TooLargeError
+from fuzz.program import Program, listing
+from fuzz.questions import ExpectationOf, LogProb, Problem, Question, Subject
+from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
 from squircuit.errors import SquircuitError, StructureError
 
 
@@ -27,11 +27,12 @@ class Failure:
     problem: Problem
     lines: list[str]
     model: str
-    question: Question | None = None
+    question: Question | CircuitQuestion | None = None
 
     def text(self) -> str:
         """The failure for people: what differed, and a program that shows it."""
-        head = f"seed {self.seed}: {self.problem.kind}\n  got      {self.problem.got}\n  expected {self.problem.expected}"
+        problem = self.problem
+        head = f"seed {self.seed}: {problem.kind}\n  got      {problem.got}\n  expected {problem.expected}"
         lines = list(self.lines)
         if self.question is not None:
             lines += [f"{name} = {value}" for name, value in self.question.names().items()]
@@ -62,16 +63,24 @@ def run(seed: int) -> Result:
 
 
 def _run(program: Program, random: Random, result: Result) -> None:
+    of_circuit = chance(random, 0.35)
     try:
-        name = circuits.drawn_model(program, random)
-        program.do(f"{name}.eval()")
+        if of_circuit:
+            name = circuits.drawn_circuit(program, random)
+            if not program.names[name].has_weights:
+                program.do(f"{name} = {name}.initialise(seed={int(random.integers(1000))})")
+        else:
+            name = circuits.drawn_model(program, random)
+            program.do(f"{name}.eval()")
     except SquircuitError:
         result.refused = True
         return
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("construction", error), program.lines, ""))
         return
-    if chance(random, 0.45):
+    if of_circuit:
+        _asked_circuit(program, name, random, result)
+    elif chance(random, 0.45):
         _asked(program, name, random, result, 2)
         if not _aged(program, name, random, result):
             return
@@ -89,7 +98,7 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
         x = drawing.rows(subject, random, 6)
         log, error = subject.relative(x, np.zeros(x.shape, bool))
         x = x[(error < 0.01) & (log > -300)]
-    except TooLarge:
+    except TooLargeError:
         return False
     if not len(x):
         return False
@@ -119,7 +128,7 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
         subject = Subject(program, name)
         if not subject.is_sound:
             return
-    except TooLarge:
+    except TooLargeError:
         return
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("circuit()", error), list(program.lines), name))
@@ -128,23 +137,40 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
         try:
             question = drawing.question(subject, random)
             problem = answer(subject, question)
-        except TooLarge:
+        except TooLargeError:
             continue
         if problem is not None:
             result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
     result.compared += subject.compared
 
 
-def answer(subject: Subject, question: Question) -> Problem | None:
+def _asked_circuit(program: Program, name: str, random: Random, result: Result) -> None:
+    """Ask a circuit."""
+    try:
+        subject = CircuitSubject(program, name)
+        if not subject.is_sound:
+            return
+        for _ in range(6):
+            question = drawing.circuit_question(subject, random)
+            problem = answer(subject, question)
+            if problem is not None:
+                result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
+    except TooLargeError:
+        return
+    result.compared += subject.compared
+
+
+def answer(subject: Any, question: Any) -> Problem | None:
     """Ask one question; what is wrong with the answer, or None."""
-    if not question.applies(subject):
+    if isinstance(question, Question) and not question.applies(subject):
         return None
     for name, value in question.names().items():
         subject.program.names[name] = subject.program.ask(value)
     try:
         found = subject.program.ask(question.expression(subject.name))
     except StructureError as error:
-        return refusal(subject, question, error)
+        refuse = refused if isinstance(question, CircuitQuestion) else refusal
+        return refuse(subject, question, error)
     except Exception as error:
         return raised(question.kind, error)
     return question.check(subject, found)
@@ -153,14 +179,18 @@ def answer(subject: Subject, question: Question) -> Problem | None:
 def refusal(subject: Subject, question: Question, error: Exception) -> Problem | None:
     """A circuit that is not tractable may be refused, if all roads refuse it."""
     subject.compared += 1
-    if is_tractable(subject) and not (isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()):
+    if is_tractable(subject) and not (
+        isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()
+    ):
         return Problem(question.kind, f"StructureError: {error}", "an answer", "refused")
     if isinstance(question, LogProb) and question.missing is None and len(question.x):
         hidden = np.zeros((1, subject.oracle.width), bool)
         hidden[0, subject.oracle.variables[0]] = True
         other = LogProb(question.x[:1], hidden)
         if not _is_refused(subject, other):
-            return Problem(question.kind, f"StructureError: {error}", "an answer, as with missing=", "one road")
+            return Problem(
+                question.kind, f"StructureError: {error}", "an answer, as with missing=", "one road"
+            )
     return None
 
 
@@ -188,7 +218,10 @@ def _is_tractable(subject: Subject, root: Any) -> bool:
         if weight is not None and weight.constraint not in ("semi-unitary", "fixed"):
             return False
     limit = 1e-10 if subject.precision < 1e-10 else 1e-6
-    return oracle.inputs_apart(True, [root]) and max(oracle.input_error([root]), oracle.sum_error([root])) < limit
+    return (
+        oracle.inputs_apart(True, [root])
+        and max(oracle.input_error([root]), oracle.sum_error([root])) < limit
+    )
 
 
 def raised(question: str, error: Exception) -> Problem:
@@ -196,4 +229,6 @@ def raised(question: str, error: Exception) -> Problem:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "squircuit" in f.filename]
     where = f" at {frames[-1].filename.rpartition('squircuit/')[2]}:{frames[-1].lineno}" if frames else ""
     message = str(error).split("\n")[0][:200]
-    return Problem(question, f"{type(error).__name__}: {message}{where}", "an answer", f"{type(error).__name__}{where}")
+    return Problem(
+        question, f"{type(error).__name__}: {message}{where}", "an answer", f"{type(error).__name__}{where}"
+    )

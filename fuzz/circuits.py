@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from program import Program, tensor
+
+from fuzz.program import Program, tensor
 
 Random = np.random.Generator
 
@@ -32,7 +34,9 @@ class Column:
     is_discrete: bool = True
 
 
-def columns(program: Program, random: Random, *, most: int = 4, gaps: bool = True, wide: bool = False) -> list[Column]:
+def columns(
+    program: Program, random: Random, *, most: int = 4, gaps: bool = True, wide: bool = False
+) -> list[Column]:
     """The variables of a circuit, with one or two families each."""
     count = int(random.choice([1, 2, 3, 4], p=[0.2, 0.4, 0.25, 0.15]))
     count = min(count, most)
@@ -48,7 +52,11 @@ def columns(program: Program, random: Random, *, most: int = 4, gaps: bool = Tru
 def _column(program: Program, random: Random, variable: int, discrete: bool, wide: bool) -> Column:
     column = Column(variable, is_discrete=discrete)
     if discrete:
-        size = int(random.choice([4, 5, 6])) if wide else int(random.choice([1, 2, 3, 4], p=[0.04, 0.4, 0.36, 0.2]))
+        size = (
+            int(random.choice([4, 5, 6]))
+            if wide
+            else int(random.choice([1, 2, 3, 4], p=[0.04, 0.4, 0.36, 0.2]))
+        )
         ordered = ", ordered=True" if chance(random, 0.15) else ""
         column.families.append(program.let("f", f"sq.Categorical({size}{ordered})"))
         return column
@@ -107,7 +115,9 @@ def _on_interval(random: Random, size: int, low: float, high: float, learnable: 
 
 def matrix(random: Random, shape: tuple[int, ...], is_complex: bool) -> Any:
     """The value of a weight: ordinary, orthogonal, with zeros, tiny or huge."""
-    kind = choice(random, ("plain", "plain", "orthogonal", "orthogonal", "zeros", "row", "tiny", "huge", "spread"))
+    kind = choice(
+        random, ("plain", "plain", "orthogonal", "orthogonal", "zeros", "row", "tiny", "huge", "spread")
+    )
     value = np.round(random.normal(size=shape), 2)
     if is_complex:
         value = value + 1j * np.round(random.normal(size=shape), 2)
@@ -235,7 +245,9 @@ class Sketch:
             return str(choice(random, known))
         kind = random.random()
         if kind < 0.06 and depth < 3:
-            return self._keep(scope, f"sq.{choice(random, ('Hadamard', 'Kronecker'))}({self.any(scope, units, depth + 1)})")
+            return self._keep(
+                scope, f"sq.{choice(random, ('Hadamard', 'Kronecker'))}({self.any(scope, units, depth + 1)})"
+            )
         if len(scope) == 1:
             if kind < 0.3 and depth < 3:
                 return self.sum(scope, units, depth)
@@ -272,7 +284,7 @@ class Sketch:
             cuts = 1 if len(order) == 2 or chance(self.random, 0.7) else 2
             ends = sorted(self.random.choice(len(order) - 1, cuts, replace=False).tolist())
             bounds = [0, *(end + 1 for end in ends), len(order)]
-            parts = [frozenset(order[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+            parts = [frozenset(order[a:b]) for a, b in itertools.pairwise(bounds)]
             self.splits[scope] = parts
         return [parts[i] for i in self.random.permutation(len(parts))]
 
@@ -440,7 +452,11 @@ def _regions(random: Random, d: int) -> str:
     if kind == "quad":
         return choice(
             random,
-            ("sq.regions.quad_tree((2, 2))", "sq.regions.quad_tree((2, 2), 2)", "sq.regions.quad_tree((2, 2), 2, 'vh')"),
+            (
+                "sq.regions.quad_tree((2, 2))",
+                "sq.regions.quad_tree((2, 2), 2)",
+                "sq.regions.quad_tree((2, 2), 2, 'vh')",
+            ),
         )
     return "sq.regions.patch_splits((2, 2), 2)"
 
@@ -476,7 +492,9 @@ def drawn_model(program: Program, random: Random) -> str:
 
 def _model(program: Program, random: Random, name: str) -> str:
     dtype = choice(random, ("complex64", "complex128", "complex128", "float64", "float32"))
-    return program.let("m", f"sq.SquaredCircuit({name}, seed={int(random.integers(100))}, dtype=torch.{dtype})")
+    return program.let(
+        "m", f"sq.SquaredCircuit({name}, seed={int(random.integers(100))}, dtype=torch.{dtype})"
+    )
 
 
 def _mixture(program: Program, random: Random, own: list[Column], style: Style) -> str:
@@ -500,7 +518,9 @@ def _recipe(random: Random) -> str:
         order = choice(random, ("", ", parts=2", ", parts=2, order='vh,hv'"))
         options = f"units=2, levels={int(random.integers(2, 4))}, roots={int(random.integers(1, 3))}{order}"
         return f"sq.image_model({shape}, {options}, seed={seed}, dtype=torch.{dtype})"
-    data = np.column_stack([random.integers(3, size=12), random.integers(2, size=12), np.round(random.normal(size=12), 2)])
+    data = np.column_stack(
+        [random.integers(3, size=12), random.integers(2, size=12), np.round(random.normal(size=12), 2)]
+    )
     data = data[:, : int(random.integers(1, 4))]
     trees = int(random.choice([1, 2]))
     options = f"units=2, roots=1, size=3, components={int(random.integers(1, 3))}, trees={trees}"

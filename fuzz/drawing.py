@@ -6,18 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import questions as q
-from circuits import Random, chance, choice
-from functions import Array, places
-from questions import Question, Subject
+
+from fuzz import questions as q
+from fuzz.circuits import Random, chance, choice
+from fuzz.functions import Array, places
+from fuzz.questions import Question, Subject
+from fuzz.verdicts import CHECKS, CircuitQuestion, CircuitSubject
 
 
-def rows(subject: Subject, random: Random, count: int, *, far: bool = False) -> Array:
+def rows(subject: Subject | CircuitSubject, random: Random, count: int, *, far: bool = False) -> Array:
     """Rows of data, mostly where the density is; with ``far`` some are hundreds of scales away."""
     oracle = subject.oracle
     found = np.zeros((count, oracle.width))
     for v in oracle.variables:
-        nodes, weights = oracle.rules[v]
+        nodes = oracle.rules[v][0]
         if oracle.is_discrete(v):
             found[:, v] = random.choice(nodes, count)
             continue
@@ -30,11 +32,9 @@ def rows(subject: Subject, random: Random, count: int, *, far: bool = False) -> 
     return found
 
 
-def _far(subject: Subject, random: Random, variable: int) -> float:
+def _far(subject: Subject | CircuitSubject, random: Random, variable: int) -> float:
     """A value far out on a line, or outside an interval."""
-    layer = next(
-        a for a in subject.oracle.layers() if type(a).__name__ == "Input" and a.variable == variable
-    )
+    layer = next(a for a in subject.oracle.layers() if type(a).__name__ == "Input" and a.variable == variable)
     kind = type(layer.family).__name__
     distance = float(choice(random, (8.0, 20.0, 40.0, 120.0, 400.0)))
     if kind == "Laguerre":
@@ -51,7 +51,9 @@ def mask(subject: Subject, random: Random, count: int, *, same: bool = False, le
     """Which entries of rows are missing."""
     found = np.zeros((max(1, count), subject.oracle.width), bool)
     for row in range(1 if same else count):
-        hidden = random.permutation(subject.oracle.variables)[: random.integers(least, len(subject.oracle.variables) + 1)]
+        hidden = random.permutation(subject.oracle.variables)[
+            : random.integers(least, len(subject.oracle.variables) + 1)
+        ]
         found[row, hidden] = True
     return np.tile(found[0], (count, 1)) if same else found[:count]
 
@@ -130,14 +132,20 @@ def _evidence(subject: Subject, random: Random) -> dict[str, Any]:
         return {"x": x, "missing": missing, "bare": True}
     count = int(random.integers(1, 4))
     same = chance(random, 0.5)
-    return {"x": rows(subject, random, count), "missing": mask(subject, random, count, same=same), "one_mask": same}
+    return {
+        "x": rows(subject, random, count),
+        "missing": mask(subject, random, count, same=same),
+        "one_mask": same,
+    }
 
 
 def marginals(subject: Subject, random: Random) -> Question:
     """Tables of discrete variables, densities of continuous ones at points."""
     evidence = _evidence(subject, random)
     oracle = subject.oracle
-    continuous = [v for v in oracle.variables if evidence["missing"][:, v].any() and not oracle.is_discrete(v)]
+    continuous = [
+        v for v in oracle.variables if evidence["missing"][:, v].any() and not oracle.is_discrete(v)
+    ]
     points = rows(subject, random, 3)
     grid = tuple((v, tuple(points[:, v].tolist())) for v in continuous)
     return q.MarginalsOf(**evidence, grid=grid)
@@ -180,6 +188,12 @@ def gradient(subject: Subject, random: Random) -> Question:
     return q.Gradient(x, missing, one_mask=missing is not None, seed=int(random.integers(1000)))
 
 
+def functional(subject: Subject, random: Random) -> Question:
+    """Other weights for one call."""
+    factor = float(choice(random, (0.5, 1.5, 1.0)))
+    return q.FunctionalLogProb(rows(subject, random, 2), factor=factor)
+
+
 DRAWN: tuple[tuple[float, Callable[[Subject, Random], Question]], ...] = (
     (2.0, log_prob),
     (2.0, log_prob_missing),
@@ -193,6 +207,7 @@ DRAWN: tuple[tuple[float, Callable[[Subject, Random], Question]], ...] = (
     (0.5, impute),
     (0.5, sample),
     (0.4, gradient),
+    (0.3, functional),
     (0.5, lambda subject, random: q.LogPartition()),
     (0.5, lambda subject, random: q.IsNormalised()),
     (0.3, lambda subject, random: q.HoldsWeights()),
@@ -203,3 +218,15 @@ def question(subject: Subject, random: Random) -> Question:
     """One question at random."""
     weights = np.array([weight for weight, _ in DRAWN])
     return DRAWN[int(random.choice(len(DRAWN), p=weights / weights.sum()))][1](subject, random)
+
+
+def circuit_question(subject: CircuitSubject, random: Random) -> CircuitQuestion:
+    """One question to a circuit at random, the properties more often than others."""
+    kinds = [*CHECKS, "check", "check", "check", "Z-verdicts", "marginal", "units.partition"]
+    kind = str(choice(random, kinds))
+    variables = subject.oracle.variables
+    over: list[int] = []
+    if kind in ("integrate", "marginal", "units.marginal", "unitary.marginal", "Z-verdicts"):
+        over = sorted(random.permutation(variables)[: random.integers(1, len(variables) + 1)].tolist())
+    count = int(random.integers(1, 4))
+    return CircuitQuestion(kind, rows(subject, random, count), tuple(over))

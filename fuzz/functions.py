@@ -22,7 +22,7 @@ DOUBLE = 2.0**-53
 MOST_NODES = 400  #: of one variable
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """More nodes are needed than the oracle is willing to go through."""
 
 
@@ -30,8 +30,8 @@ class TooLarge(Exception):
 class Scaled:
     """Numbers v = phase · exp(log), (..., K), with bounds of what rounding can do to them.
 
-    ``bound`` holds two logarithms, (2, ..., K): of the sum of the absolute values of all terms that v was added
-    up from, and of the same sum with the error of each function, in units of the precision, in place of its
+    ``bound`` holds two logarithms, (2, ..., K): of the sum of the absolute values of all terms that v was
+    added up from, and of the same sum with the error of each function, in units of the precision, in place of its
     absolute value.
     """
 
@@ -95,7 +95,9 @@ def functions(family: Any, x: Array, values: Values, precision: float) -> Scaled
         return found
     lost = np.broadcast_to(outside[:, None], found.log.shape)
     return Scaled(
-        np.where(lost, 0, found.phase), np.where(lost, -np.inf, found.log), np.where(lost, -np.inf, found.bound)
+        np.where(lost, 0, found.phase),
+        np.where(lost, -np.inf, found.log),
+        np.where(lost, -np.inf, found.bound),
     )
 
 
@@ -137,7 +139,9 @@ def _fourier(family: Any, x: Array, values: Values, fine: float) -> Scaled:
     phase = np.exp(2j * np.pi * k * np.mod(turns, 1.0)[:, None])
     log = np.full(phase.shape, -0.5 * math.log(family.period))
     offset = np.abs(x - family.centre) / family.period + 1 + fine * np.abs(turns)
-    offset = offset + abs(number(family, values, "shift")) / family.period * (1 if "shift" in values else fine)
+    offset = offset + abs(number(family, values, "shift")) / family.period * (
+        1 if "shift" in values else fine
+    )
     return _bounded(phase, log, log + np.log1p(2 * np.pi * np.abs(k) * offset[:, None]))
 
 
@@ -335,13 +339,11 @@ def _line(families: list[tuple[Any, Values]]) -> tuple[Array, Array]:
             spans.append([low, high, scale])
     counts = [math.ceil((high - low) / (0.47 * scale)) + 1 for low, high, scale in spans]
     if sum(counts) > MOST_NODES:
-        raise TooLarge(f"{sum(counts)} nodes on a line")
+        raise TooLargeError(f"{sum(counts)} nodes on a line")
     nodes = np.concatenate(
         [np.linspace(low, high, n) for (low, high, _), n in zip(spans, counts, strict=True)]
     )
-    steps = [
-        np.full(n, (high - low) / (n - 1)) for (low, high, _), n in zip(spans, counts, strict=True)
-    ]
+    steps = [np.full(n, (high - low) / (n - 1)) for (low, high, _), n in zip(spans, counts, strict=True)]
     return nodes, np.log(np.concatenate(steps))
 
 
@@ -356,7 +358,7 @@ def _half_line(families: list[tuple[Any, Values]]) -> tuple[Array, Array]:
     low, high = min(scales), max(scales)
     panels = math.ceil(reach * math.sqrt(high / low) / 1.5)
     if panels * 10 > MOST_NODES:
-        raise TooLarge("scales on a half-line are far apart")
+        raise TooLargeError("scales on a half-line are far apart")
     u, w = _panels(np.linspace(0, reach * math.sqrt(high), panels + 1), 10)
     return start + u * u, np.log(2 * u * w)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from functions import DOUBLE, Array, Scaled, TooLarge, functions, log_sum, logarithm, mixed, rule
+from fuzz.functions import DOUBLE, Array, Scaled, TooLargeError, functions, log_sum, logarithm, mixed, rule
 
 MOST_POINTS = 40_000  #: of a table
 
@@ -127,7 +127,9 @@ class Oracle:
 
     # ------------------------------------------------------------------ values
 
-    def values(self, x: Array | None, missing: Iterable[int], over: Iterable[int] | None = None) -> dict[int, Scaled]:
+    def values(
+        self, x: Array | None, missing: Iterable[int], over: Iterable[int] | None = None
+    ) -> dict[int, Scaled]:
         """Every layer at rows of x and at all nodes of the missing variables, by the id of the layer.
 
         Arrays have an axis for rows, one for each missing variable (of length 1 where a layer does not
@@ -142,7 +144,7 @@ class Oracle:
         wanted = set(self.variables if over is None else over)
         total = math.prod(len(self.rules[v][0]) for v in axes) * (1 if x is None else max(1, len(x)))
         if total > MOST_POINTS:
-            raise TooLarge(f"{total} points")
+            raise TooLargeError(f"{total} points")
         found: dict[int, Scaled] = {}
         for layer in self.layers():
             if set(layer.scope) <= wanted:
@@ -247,14 +249,12 @@ class Oracle:
         return found
 
     def inputs_apart(self, every: bool, roots: Sequence[Any] | None = None) -> bool:
-        """(U4) with ``every``, else (U2): inputs of a sum share no input layer over any, or some, variable."""
+        """(U4) with ``every``, else (U2): inputs of a sum share no input layer over any (some) variable."""
         for layer in self.layers(roots):
             if type(layer).__name__ != "Sum" or len(layer.inputs) < 2:
                 continue
             below = [self.inputs_below(item) for item in layer.inputs]
-            clean = [
-                all(not a[v] & b[v] for a, b in itertools.combinations(below, 2)) for v in layer.scope
-            ]
+            clean = [all(not a[v] & b[v] for a, b in itertools.combinations(below, 2)) for v in layer.scope]
             if not (all(clean) if every else any(clean)):
                 return False
         return True

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import squircuit as sq
 import torch
 
+import squircuit as sq
+
 HEAD = ("import copy, tempfile", "import squircuit as sq", "import torch")
-NAME = re.compile(r"\b[a-z]+\d*\b")
-
-
-class Refused(Exception):
-    """The library refused a circuit that was drawn, in words of its own."""
+ALIAS = re.compile(r"(a\d+) = (a\d+)$")
 
 
 class Program:
@@ -53,14 +50,18 @@ class Program:
 
 
 def listing(lines: Sequence[str]) -> str:
-    """A program as text, with its imports."""
-    return "\n".join([*HEAD, *lines])
-
-
-def assigned(line: str) -> str | None:
-    """The name that a line gives a value, or None where it does something else."""
-    head, equals, _ = line.partition(" = ")
-    return head if equals and head.isidentifier() else None
+    """A program as text, with its imports; names that only stand for others are replaced by them."""
+    aliases: dict[str, str] = {}
+    kept = []
+    for line in lines:
+        for old, new in aliases.items():
+            line = re.sub(rf"\b{old}\b", new, line)
+        found = ALIAS.match(line)
+        if found:
+            aliases[found.group(1)] = found.group(2)
+        else:
+            kept.append(line)
+    return "\n".join([*HEAD, *kept])
 
 
 def tensor(values: Any, dtype: str | None = None) -> str:

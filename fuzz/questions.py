@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from functions import Array, TooLarge, log_sum
-from oracle import Oracle
-from program import Program, tensor
+
+from fuzz.functions import Array, log_sum
+from fuzz.oracle import Oracle
+from fuzz.program import Program, tensor
 
 ULPS = 16  #: units in the last place, of the sum of absolute values, that an answer may be off
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
+ROUNDING = 1e-12  #: the same in double precision, where the oracle rounds as well
 ILL = 0.02  #: what rounding may change by more than this is not compared
 ALARM = 1e-10  #: the probability of a false alarm of one test of samples
 
@@ -58,6 +62,11 @@ class Subject:
         return all(bool(np.isfinite(value).all()) for value in self.weights.values())
 
     @property
+    def unit(self) -> float:
+        """What an answer may be off, relative to the sum of absolute values."""
+        return ROUNDING if self.precision == DOUBLE else ULPS * SINGLE
+
+    @property
     def slack(self) -> float:
         """How far Z may be from 1 where it is taken to be 1, or terms from 0 that are taken to vanish."""
         return 1e-7 if self.precision == DOUBLE else 5e-4
@@ -66,7 +75,7 @@ class Subject:
     def z_error(self) -> float:
         """The relative error that Z may have."""
         oracle = self.oracle
-        return ULPS * self.precision * (oracle.z_rounding + abs(oracle.log_z)) + self.slack
+        return self.unit * (oracle.z_rounding + abs(oracle.log_z)) + self.slack
 
     @property
     def is_sound(self) -> bool:
@@ -85,7 +94,7 @@ class Subject:
         return self._normalised(log, bound)
 
     def _normalised(self, log: Array, bound: Array) -> tuple[Array, Array]:
-        oracle, unit = self.oracle, ULPS * self.precision
+        oracle, unit = self.oracle, self.unit
         size = np.where(np.isfinite(log), np.abs(log), 0) + abs(oracle.log_z)
         relative = np.log(self.z_error + unit * size)
         tolerance = np.logaddexp(bound + math.log(unit), log + relative)
@@ -284,7 +293,9 @@ class Components(OfRows):
             hidden = [v for v in oracle.variables if self.mask[row, v]]
             log, bound, table = oracle.root_table(self.rows[row : row + 1], hidden)
             axes = tuple(range(1, log.ndim - 1))
-            log, bound = (log_sum(each + table.weights[..., None], axis=axes) if axes else each for each in (log, bound))
+            log, bound = (
+                log_sum(each + table.weights[..., None], axis=axes) if axes else each for each in (log, bound)
+            )
             parts = _by_root(oracle, log[0]), _by_root(oracle, bound[0])
             found, tolerance = subject._normalised(*parts)
             logs.append(found)
@@ -308,14 +319,16 @@ class ComponentWeights(Question):
         oracle = subject.oracle
         log, bound, table = oracle.root_table(None, oracle.variables)
         axes = tuple(range(log.ndim - 1))
-        logs, bounds = (_by_root(oracle, log_sum(each + table.weights[..., None], axis=axes)) for each in (log, bound))
+        logs, bounds = (
+            _by_root(oracle, log_sum(each + table.weights[..., None], axis=axes)) for each in (log, bound)
+        )
         return different(subject, self.kind, answer, *subject._normalised(logs, bounds))
 
 
 def _by_root(oracle: Oracle, logs: Array) -> Array:
     """Sums over the units of every root layer."""
     ends = np.cumsum([0, *(root.units for root in oracle.circuit.roots)])
-    return np.array([log_sum(logs[a:b], axis=0) for a, b in zip(ends, ends[1:], strict=False)])
+    return np.array([log_sum(logs[a:b], axis=0) for a, b in itertools.pairwise(ends)])
 
 
 @dataclass(frozen=True)
@@ -462,7 +475,9 @@ class MarginalsOf(OfEvidence):
             missing[:, v] = False
             joint, tolerance = subject.log_prob(rows, missing)
             base = np.repeat(condition[lacking], len(points))
-            limit = np.logaddexp(tolerance - base, joint - base + np.log(2 * np.repeat(error[lacking], len(points))))
+            limit = np.logaddexp(
+                tolerance - base, joint - base + np.log(2 * np.repeat(error[lacking], len(points)))
+            )
             limit = np.exp(limit) + 1e-30
             expected = np.exp(joint - base)
             shape = (len(lacking), len(points))
@@ -475,7 +490,7 @@ class MarginalsOf(OfEvidence):
 
 def moments(subject: Subject, question: OfEvidence, order: int) -> tuple[Array, Array, Array, Array]:
     """E[x^k] for k = 1 … order, and the variance, with their tolerances: (order, n, d) and (n, d)."""
-    oracle, unit = subject.oracle, ULPS * subject.precision
+    oracle, unit = subject.oracle, subject.unit
     n, d = question.x.shape
     rows, mask = question.rows, question.mask
     means = np.stack([rows**k for k in range(1, order + 1)])
@@ -501,8 +516,11 @@ def moments(subject: Subject, question: OfEvidence, order: int) -> tuple[Array, 
             far = np.abs(x - mean)
             variances[row, v] = mass @ far**2
             variance_limits[row, v] = (
-                rough @ far**2 + error[row] * variances[row, v] + 4 * unit * (mass @ (np.abs(x) * far))
-                + (limits[0, row, v]) ** 2 + 1e-300
+                rough @ far**2
+                + error[row] * variances[row, v]
+                + 4 * unit * (mass @ (np.abs(x) * far))
+                + (limits[0, row, v]) ** 2
+                + 1e-300
             )
     return means, limits, variances, variance_limits
 
@@ -572,7 +590,9 @@ class ExpectationOf(OfEvidence):
         return "expectation"
 
     def expression(self, name: str) -> str:
-        inner = ", ".join(f"{v}: {'torch.square' if i % 2 == 0 else 'torch.sin'}" for i, v in enumerate(self.variables))
+        inner = ", ".join(
+            f"{v}: {'torch.square' if i % 2 == 0 else 'torch.sin'}" for i, v in enumerate(self.variables)
+        )
         rest = f", {self.arguments}" if self.arguments else ""
         return f"{name}.expectation({{{inner}}}{rest})"
 
@@ -585,7 +605,7 @@ class ExpectationOf(OfEvidence):
         return near and super().applies(subject)
 
     def check(self, subject: Subject, answer: Any) -> Problem | None:
-        oracle, unit = subject.oracle, ULPS * subject.precision
+        oracle, unit = subject.oracle, subject.unit
         error = self.evidence(subject)[1]
         expected, limits = np.zeros(len(self.x)), np.zeros(len(self.x))
         for row in range(len(self.x)):
@@ -632,7 +652,8 @@ class GivenLogProb(OfEvidence):
 
     def smaller(self) -> Iterator[Question]:
         for row in range(len(self.x) if len(self.x) > 1 and not self.bare else 0):
-            assert self.values is not None and self.missing is not None
+            assert self.values is not None
+            assert self.missing is not None
             part = slice(row, row + 1)
             yield replace(self, x=self.x[part], missing=self.missing[part], values=self.values[part])
 
@@ -678,7 +699,10 @@ class Imputed(OfEvidence):
             return None
         what = "state" if discrete else "continuous value"
         return Problem(
-            self.kind, f"{value:.6g} of log density {log[-1]:.4f}", f"{nodes[best]:.6g} of {log[best]:.4f}", what
+            self.kind,
+            f"{value:.6g} of log density {log[-1]:.4f}",
+            f"{nodes[best]:.6g} of {log[best]:.4f}",
+            what,
         )
 
 
@@ -711,7 +735,9 @@ class Samples(OfEvidence):
             hidden = [v for v in subject.oracle.variables if self.mask[row, v]]
             for v in set(subject.oracle.variables) - set(hidden):
                 if not np.allclose(drawn[:, row, v], self.rows[row, v], rtol=1e-6, atol=1e-6):
-                    return Problem(self.kind, str(drawn[0, row, v]), str(self.rows[row, v]), "observed entries")
+                    return Problem(
+                        self.kind, str(drawn[0, row, v]), str(self.rows[row, v]), "observed entries"
+                    )
             if hidden:
                 problem = self._tested(subject, drawn[:, row], hidden, row)
                 if problem:
@@ -776,6 +802,46 @@ def _tail(k: int, level: float) -> float:
 
 
 @dataclass(frozen=True)
+class FunctionalLogProb(OfRows):
+    """log p with all parameters multiplied by a number, without writing them."""
+
+    factor: float = 1.0
+
+    @property
+    def kind(self) -> str:
+        return "functional_call"
+
+    def expression(self, name: str) -> str:
+        weights = f"{{n: {self.factor} * p for n, p in {name}.named_parameters()}}"
+        return f"torch.func.functional_call({name}, {weights}, (x,))"
+
+    def check(self, subject: Subject, answer: Any) -> Problem | None:
+        weights = {n: self.factor * p.detach() for n, p in subject.model.named_parameters()}
+        with at_weights(subject, weights) as other:
+            if not other.is_sound:
+                return None
+            found = different(other, self.kind, answer, *other.log_prob(self.rows, self.mask))
+        subject.compared += other.compared
+        return found
+
+
+@contextmanager
+def at_weights(subject: Subject, weights: dict[str, Any]) -> Iterator[Subject]:
+    """The oracle of a model at other weights, which are taken back afterwards."""
+    parameters = dict(subject.model.named_parameters())
+    kept = {name: p.detach().clone() for name, p in parameters.items()}
+    with torch.no_grad():
+        for name, p in parameters.items():
+            p.copy_(weights[name])
+    try:
+        yield Subject(subject.program, subject.name)
+    finally:
+        with torch.no_grad():
+            for name, p in parameters.items():
+                p.copy_(kept[name])
+
+
+@dataclass(frozen=True)
 class Gradient(OfRows):
     """The derivative of log p along a random direction, tangent where weights are semi-unitary."""
 
@@ -787,7 +853,7 @@ class Gradient(OfRows):
         return "gradient of log_prob"
 
     def applies(self, subject: Subject) -> bool:
-        log, error = subject.relative(self.rows, self.mask)
+        error = subject.relative(self.rows, self.mask)[1]
         return subject.precision == DOUBLE and bool((error < 1e-7 + 2 * subject.slack).all())
 
     def expression(self, name: str) -> str:
@@ -815,18 +881,8 @@ class Gradient(OfRows):
 
     def _moved(self, subject: Subject, weights: dict[str, Any]) -> Any:
         """log p, of the oracle, at other weights."""
-        moved = subject.model
-        kept = {name: p.detach().clone() for name, p in moved.named_parameters()}
-        with torch.no_grad():
-            for name, p in moved.named_parameters():
-                p.copy_(weights[name])
-        try:
-            other = Subject(subject.program, subject.name)
+        with at_weights(subject, weights) as other:
             return other.log_prob(self.rows, self.mask)[0].sum() if other.is_sound else None
-        finally:
-            with torch.no_grad():
-                for name, p in moved.named_parameters():
-                    p.copy_(kept[name])
 
 
 def _direction(value: Any, constraint: str, generator: Any) -> Any:
@@ -835,9 +891,4 @@ def _direction(value: Any, constraint: str, generator: Any) -> Any:
     if constraint != "semi-unitary":
         return noise * value.abs().clamp_min(1e-3 * float(value.abs().max()))
     square = torch.randn((*value.shape[:-1], value.shape[-2]), generator=generator, dtype=value.dtype)
-    inside = (square - square.mH) @ value / 2
-    return inside
-
-
-QUESTIONS_OF_NOTHING = (LogPartition, IsNormalised, ComponentWeights, HoldsWeights)
-__all__ = ["TooLarge"]
+    return (square - square.mH) @ value / 2

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 CHUNK = 10  #: seeds that a process is given at a time
 LONGEST = 120  #: seconds that one seed may take
@@ -28,14 +28,15 @@ LONGEST = 120  #: seconds that one seed may take
 def chunk(first: int, count: int) -> list[Any]:
     """Some seeds, in a process of its own."""
     import torch
-    from case import Failure, Result, run
-    from questions import Problem
+
+    from fuzz.case import Failure, Result, run
+    from fuzz.questions import Problem
 
     torch.set_num_threads(1)
     results = []
     for seed in range(first, first + count):
         try:
-            with _limited(LONGEST):
+            with _Limit(LONGEST):
                 results.append(run(seed))
         except TimeoutError:
             problem = Problem("time", f"more than {LONGEST} s", "an answer")
@@ -43,7 +44,7 @@ def chunk(first: int, count: int) -> list[Any]:
     return results
 
 
-class _limited:
+class _Limit:
     """A limit of time, where the system has signals."""
 
     def __init__(self, seconds: int) -> None:
@@ -68,8 +69,7 @@ def results(first: int, seeds: int, seconds: float, jobs: int) -> Iterator[Any]:
     starts = iter(range(first, first + seeds, CHUNK))
     if jobs == 1:
         for start in starts:
-            for result in chunk(start, min(CHUNK, first + seeds - start)):
-                yield result
+            yield from chunk(start, min(CHUNK, first + seeds - start))
             if time.monotonic() > end:
                 return
         return
@@ -102,7 +102,10 @@ def main() -> int:
         if time.monotonic() - shown > 5:
             shown = time.monotonic()
             rate = circuits / (shown - start)
-            print(f"{circuits} circuits, {compared} comparisons, {rate:.1f} circuits/s, {count} failures", flush=True)
+            print(
+                f"{circuits} circuits, {compared} comparisons, {rate:.1f} circuits/s, {count} failures",
+                flush=True,
+            )
     _report(kinds, options.show)
     rate = circuits / (time.monotonic() - start)
     print(f"{rate:.1f} circuits/s, {refused} of the circuits were refused by the library when they were made")
@@ -113,7 +116,8 @@ def main() -> int:
 def _report(kinds: dict[str, list[Any]], most: int) -> None:
     """The kinds of failures, the commonest first, each with its smallest program."""
     import torch
-    from shrink import shrunk
+
+    from fuzz.shrink import shrunk
 
     torch.set_num_threads(1)
     for kind, failures in sorted(kinds.items(), key=lambda item: -len(item[1]))[:most]:
@@ -124,12 +128,20 @@ def _report(kinds: dict[str, list[Any]], most: int) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", type=int, default=None, help="how many seeds (default: as many as the time allows)")
-    parser.add_argument("--seconds", type=float, default=None, help="how long (default 60, with --seeds no limit)")
+    parser.add_argument(
+        "--seeds", type=int, default=None, help="how many seeds (default: as many as the time allows)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=None, help="how long (default 60, with --seeds no limit)"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--show", type=int, default=20, help="kinds of failures that are shown with a program")
+    parser.add_argument(
+        "--show", type=int, default=20, help="kinds of failures that are shown with a program"
+    )
     options = parser.parse_args()
     if options.seconds is None:
         options.seconds = 60.0 if options.seeds is None else float("inf")

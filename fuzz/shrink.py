@@ -10,15 +10,19 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from case import Failure, answer, raised
-from functions import TooLarge
-from program import Program
-from questions import Problem, Question, Subject
+
+from fuzz.case import Failure, answer, raised
+from fuzz.functions import TooLargeError
+from fuzz.program import Program
+from fuzz.questions import Problem, Question, Subject
+from fuzz.verdicts import CircuitQuestion, CircuitSubject
 from squircuit.errors import SquircuitError
 
 LIST = re.compile(r"\[([a-z]\d+(?:, [a-z]\d+)+)\]")
 SUM = re.compile(r"sq\.Sum\((\[[^\]]*\]|\w+), weight=(.*)\)$")
-OPTION = re.compile(r", (?:parameters=\{[^}]*\}|root_weights=\w+|input_sums=True|\w+=(?:2|3|'learnable'|'inputs'))")
+OPTION = re.compile(
+    r", (?:parameters=\{[^}]*\}|root_weights=\w+|input_sums=True|\w+=(?:2|3|'learnable'|'inputs'))"
+)
 LAYER = re.compile(r"^(a\d+) = sq\.\w+\(.*$")
 
 
@@ -41,7 +45,7 @@ def shrunk(failure: Failure, seconds: float = 20.0) -> Failure:
     return best
 
 
-def replayed(lines: list[str], model: str, question: Question | None) -> Problem | None:
+def replayed(lines: list[str], model: str, question: Question | CircuitQuestion | None) -> Problem | None:
     """What goes wrong when a program is run again and asked."""
     program = Program()
     torch.manual_seed(0)
@@ -57,9 +61,10 @@ def replayed(lines: list[str], model: str, question: Question | None) -> Problem
         if question is None:
             return None
         try:
-            subject = Subject(program, model)
+            kind = CircuitSubject if isinstance(question, CircuitQuestion) else Subject
+            subject = kind(program, model)
             return answer(subject, question) if subject.is_sound else None
-        except (TooLarge, KeyError, IndexError, AttributeError, ValueError):
+        except (TooLargeError, KeyError, IndexError, AttributeError, ValueError):
             return None
 
 

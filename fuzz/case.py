@@ -14,7 +14,7 @@ from fuzz import circuits, drawing, histories
 from fuzz.circuits import Random, chance
 from fuzz.functions import TooLargeError
 from fuzz.program import Program, listing
-from fuzz.questions import ExpectationOf, LogProb, Problem, Question, Subject
+from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
 from squircuit.errors import SquircuitError, StructureError
 
@@ -102,6 +102,7 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
         return False
     if not len(x):
         return False
+    begins = subject.model.is_normalised()
     discrete = all(subject.oracle.is_discrete(v) for v in subject.oracle.variables)
     has = any(True for _ in subject.model.parameters())
     lines = histories.history(random, name, x, discrete, has)
@@ -109,6 +110,9 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
         program.do(histories.warm(random, name))
     except SquircuitError:
         program.lines.pop()
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
+        return False
     try:
         for line in lines:
             program.do(line)
@@ -119,7 +123,38 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
         return False
+    if not _has_numbers(program, name, lines, result):
+        return False
+    if begins and "0.1" in lines[-2] and "Polar" in lines[-2] and not any("randn" in each for each in lines):
+        _stays(program, name, lines, result)
     return True
+
+
+def _stays(program: Program, name: str, lines: list[str], result: Result) -> None:
+    """Polar keeps a model normalised, whatever came before, if that left it so."""
+    if any(f" {factor} * v" in line for line in lines for factor in (0.5, 1.5, 3.0, 1e-06)):
+        return
+    try:
+        subject, question = Subject(program, name), StaysNormalised()
+        problem = answer(subject, question) if subject.is_sound else None
+    except TooLargeError:
+        return
+    if problem:
+        result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
+
+
+def _has_numbers(program: Program, name: str, lines: list[str], result: Result) -> bool:
+    """Whether weights are still numbers; steps of bounded size never make anything else of them."""
+    values = [value for key, value in program.names[name].state_dict().items() if key != "root_logits"]
+    logits = getattr(program.names[name], "root_logits", torch.zeros(1))
+    if all(bool(value.isfinite().all()) for value in values) and not bool(
+        torch.softmax(logits, 0).isnan().any()
+    ):
+        return True
+    if any(line.startswith("o = ") and "SGD" not in line for line in lines):
+        problem = Problem("history", "NaN", "numbers", "training makes weights NaN")
+        result.failures.append(Failure(result.seed, problem, list(program.lines), name))
+    return False
 
 
 def _asked(program: Program, name: str, random: Random, result: Result, count: int) -> None:

@@ -160,6 +160,7 @@ class Style:
     is_complex: float
     structured: bool
     blocks: bool  # input layers are rows of one matrix a variable that no other layer has
+    apart: bool  # blocks are parameters of their own, which only begin as rows of one matrix
     fixed: float = 0.05
 
     @classmethod
@@ -174,6 +175,7 @@ class Style:
             is_complex=choice(random, (0.0, 1.0, 0.5)),
             structured=chance(random, 0.6),
             blocks=blocks,
+            apart=chance(random, 0.4),
             fixed=0.0 if blocks else choice(random, (0.0, 0.1)),
         )
 
@@ -197,6 +199,7 @@ class Sketch:
         self.splits: dict[frozenset[int], list[frozenset[int]]] = {}
         self.rows: dict[str, int] = {}  # matrix of a variable -> rows in use
         self.matrices: dict[tuple[int, str], str] = {}
+        self.values: dict[str, Any] = {}
         self.left = 24  # layers that may still be made
 
     def circuit(self) -> str:
@@ -349,9 +352,22 @@ class Sketch:
         if first + units > size:
             first = 0
         self.rows[weight] = first + units
+        if self.style.apart:
+            weight, first = self._rows_of(weight, size, first, units), 0
         return self._keep(
             frozenset({variable}), f"sq.Input({variable}, {family}, {units}, {weight}, {first}{learnt})"
         )
+
+    def _rows_of(self, weight: str, size: int, first: int, units: int) -> str:
+        """Rows of a matrix that belongs to a variable, as a weight of their own."""
+        if weight not in self.values:
+            self.values[weight] = _orthogonal(self.random, (size, size))
+        value = tensor(self.values[weight][first : first + units])
+        constraint = choice(self.random, ("semi-unitary", "semi-unitary", "free", "fixed"))
+        if constraint == "free" and chance(self.random, 0.5):
+            return value
+        shape, is_complex = (units, size), chance(self.random, self.style.is_complex)
+        return self.program.let("p", f"sq.Parameter({shape}, {constraint!r}, {is_complex}, value={value})")
 
     def _learnt(self, family: str) -> str:
         """Parameters of a family that are given, perhaps those of another layer or role."""

@@ -27,7 +27,7 @@ def rows(subject: Subject | CircuitSubject, random: Random, count: int, *, far: 
         found[:, v] = random.choice(middle if len(middle) else nodes, count)
         gap = np.diff(nodes).min() if len(nodes) > 1 else 0.0
         found[:, v] += gap * (random.random(count) - 0.5) * 0.9
-        if far and chance(random, 0.5):
+        if far and count and chance(random, 0.5):
             found[0, v] = _far(subject, random, v)
     return found
 
@@ -208,6 +208,7 @@ DRAWN: tuple[tuple[float, Callable[[Subject, Random], Question]], ...] = (
     (0.5, sample),
     (0.4, gradient),
     (0.3, functional),
+    (0.25, lambda subject, random: q.Divergences(int(random.integers(100)))),
     (0.5, lambda subject, random: q.LogPartition()),
     (0.5, lambda subject, random: q.IsNormalised()),
     (0.3, lambda subject, random: q.HoldsWeights()),

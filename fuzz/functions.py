@@ -31,8 +31,8 @@ class Scaled:
     """Numbers v = phase · exp(log), (..., K), with bounds of what rounding can do to them.
 
     ``bound`` holds two logarithms, (2, ..., K): of the sum of the absolute values of all terms that v was
-    added up from, and of the same sum with the error of each function, in units of the precision, in place of its
-    absolute value.
+    added up from, and of the same sum with the error of each function, in units of the precision, in place of
+    its absolute value.
     """
 
     phase: Array  # of modulus 1, or 0

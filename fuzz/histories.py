@@ -70,7 +70,7 @@ def history(random: Random, name: str, rows: Any, is_discrete: bool, has_paramet
         optimiser = choice(random, ("polar", "pogo", "landing-pc", "landing-sgd"))
         return [f"sq.fit({name}, {shown}, epochs=2, optimiser={optimiser!r}, seed=0, progress=False)"]
     line = VECTOR if chance(random, 0.1) and has_parameters else str(choice(random, WRITES))
-    factor = choice(random, (0.5, 1.5, -1.0, 1e-6, 3.0))
+    factor = choice(random, (0.5, 1.5, -1.0, -1.0, 1.0, 1e-6, 3.0))
     lines = [line.format(m=name, k=factor, s=int(random.integers(100))), f"{name}.eval()"]
     if "load_state_dict" in line and has_parameters:  # what parameters say of themselves has to survive it
         lines += _trained(random, name, rows, is_discrete, optimiser=OPTIMISERS[0])

@@ -45,11 +45,12 @@ class Subject:
     Args:
         program: that made the model.
         name: of the model in it.
+        model: another one in its place.
     """
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: Program, name: str, model: Any = None) -> None:
         self.program, self.name = program, name
-        self.model = program.names[name]
+        self.model = program.names[name] if model is None else model
         self.precision = DOUBLE if self.model.precision == torch.float64 else SINGLE
         circuit = self.model.circuit()
         self.weights = {key: value.detach().numpy() for key, value in circuit.weights.items()}
@@ -363,6 +364,94 @@ class IsNormalised(Question):
         if not answer:
             return None
         return unequal(subject, self.kind, subject.oracle.log_z, np.array(0.0), np.array(2 * subject.z_error))
+
+
+@dataclass(frozen=True)
+class StaysNormalised(Question):
+    """Z = 1 after steps of Polar from a model that was normalised."""
+
+    @property
+    def kind(self) -> str:
+        return "Polar keeps Z = 1"
+
+    def expression(self, name: str) -> str:
+        return f"{name}.log_partition()"
+
+    def check(self, subject: Subject, answer: Any) -> Problem | None:
+        return unequal(subject, self.kind, subject.oracle.log_z, np.array(0.0), np.array(2 * subject.z_error))
+
+
+@dataclass(frozen=True)
+class Divergences(Question):
+    """Overlap, fidelity, Kullback–Leibler divergence and total variation to other weights of a discrete model."""
+
+    seed: int = 0
+    count: int = 1000
+
+    @property
+    def kind(self) -> str:
+        return "divergences"
+
+    def expression(self, name: str) -> str:
+        other = f"sq.SquaredCircuit({name}.structure, seed={self.seed}, dtype=torch.complex128).eval()"
+        samples = f"{self.count}, seed={self.seed}"
+        answers = f"sq.kl_divergence({name}, o, {samples}), sq.total_variation({name}, o, {samples})"
+        return f"(lambda o: (o, {answers}, sq.overlap({name}, o), sq.fidelity({name}, o)))({other})"
+
+    def applies(self, subject: Subject) -> bool:
+        oracle = subject.oracle
+        return all(oracle.is_discrete(v) for v in oracle.variables) and oracle.splits_agree()
+
+    def check(self, subject: Subject, answer: Any) -> Problem | None:
+        model, kl, variation, overlap, fidelity = answer
+        other = Subject(subject.program, subject.name, model)
+        if not other.is_sound:
+            return None
+        p, q = (np.exp(each.oracle.joint.log - each.oracle.log_z).ravel() for each in (subject, other))
+        error = 4 * (subject.z_error + other.z_error)
+        sampled = math.sqrt(math.log(2 / ALARM) / (2 * self.count)) + error
+        exact = np.array(np.abs(p - q).sum() / 2)
+        found = unequal(subject, "total_variation", variation.value, exact, np.array(sampled))
+        return (
+            found or self._ratios(subject, kl, p, q) or self._states(subject, other, overlap, fidelity, error)
+        )
+
+    def _ratios(self, subject: Subject, kl: Any, p: Array, q: Array) -> Problem | None:
+        """By Bernstein's inequality, where no ratio is extreme."""
+        kept = p > 1e-12
+        if (q[kept] < 1e-8).any():
+            return None
+        logs = np.log(p[kept] / q[kept])
+        mean = float(p[kept] @ logs)
+        spread, most = float(p[kept] @ (logs - mean) ** 2), float(np.abs(logs - mean).max())
+        level = math.log(2 / ALARM)
+        limit = math.sqrt(2 * spread * level / self.count) + 2 * most * level / (3 * self.count)
+        expected = np.array(max(mean, 0.0))
+        return unequal(subject, "kl_divergence", kl.value, expected, np.array(limit + 1e-3))
+
+    def _states(
+        self, subject: Subject, other: Subject, overlap: Any, fidelity: float, error: float
+    ) -> Problem | None:
+        rows = []
+        for each in (subject, other):
+            values = each.oracle.values(None, each.oracle.variables)
+            shape = each.oracle.joint.log.shape
+            units = [values[id(root)] for root in each.oracle.circuit.roots]
+            parts = [
+                np.broadcast_to(u.phase * np.exp(u.log - each.oracle.log_z / 2), (*shape, u.log.shape[-1]))
+                for u in units
+            ]
+            rows.append(np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts], axis=1))
+        exact = rows[0].T @ rows[1].conj()
+        roots = [np.exp(each.oracle.mixture / 2) for each in (subject, other)]
+        sizes = np.linalg.norm(rows[0], axis=0)[:, None] * np.linalg.norm(rows[1], axis=0)
+        found = overlap.numpy()
+        for part in (np.real, np.imag):
+            problem = unequal(subject, "overlap", part(found), part(exact), error * sizes + 1e-12)
+            if problem:
+                return problem
+        singular = np.linalg.svd(exact * roots[0][:, None] * roots[1], compute_uv=False).sum() ** 2
+        return unequal(subject, "fidelity", fidelity, np.array(singular), np.array(error + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -889,6 +978,7 @@ def _direction(value: Any, constraint: str, generator: Any) -> Any:
     """A direction of change: A W with A skew-Hermitian where rows are orthonormal."""
     noise = torch.randn(value.shape, generator=generator, dtype=value.dtype)
     if constraint != "semi-unitary":
-        return noise * value.abs().clamp_min(1e-3 * float(value.abs().max()))
+        size = torch.where(value.isfinite(), value.abs(), 0.0)
+        return torch.where(value.isfinite(), noise * size.clamp_min(1e-3 * float(size.max())), 0.0)
     square = torch.randn((*value.shape[:-1], value.shape[-2]), generator=generator, dtype=value.dtype)
     return (square - square.mH) @ value / 2

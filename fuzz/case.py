@@ -125,7 +125,8 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
         return False
     if not _has_numbers(program, name, lines, result):
         return False
-    if begins and "0.1" in lines[-2] and "Polar" in lines[-2] and not any("randn" in each for each in lines):
+    polar = len(lines) > 1 and "Polar" in lines[-2] and "0.1" in lines[-2]
+    if begins and polar and not any("randn" in each for each in lines):
         _stays(program, name, lines, result)
     return True
 

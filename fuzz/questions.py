@@ -268,9 +268,9 @@ class Sums(OfRows):
         return f"{name}.log_prob(x).exp().sum()"
 
     def check(self, subject: Subject, answer: Any) -> Problem | None:
-        _, tolerance = subject.log_prob(self.rows, self.mask)
+        log, tolerance = subject.log_prob(self.rows, self.mask)  # all rows, so that these sum to 1
         limit = np.array(np.exp(tolerance).sum() + subject.z_error)
-        return unequal(subject, self.kind, answer, np.array(1.0), limit)
+        return unequal(subject, self.kind, answer, np.exp(log).sum(), limit)
 
     def smaller(self) -> Iterator[Question]:
         return iter(())
@@ -383,7 +383,7 @@ class StaysNormalised(Question):
 
 @dataclass(frozen=True)
 class Divergences(Question):
-    """Overlap, fidelity, Kullback–Leibler divergence and total variation to other weights of a discrete model."""
+    """Overlap, fidelity, Kullback–Leibler divergence, total variation to other weights of one structure."""
 
     seed: int = 0
     count: int = 1000
@@ -943,7 +943,8 @@ class Gradient(OfRows):
 
     def applies(self, subject: Subject) -> bool:
         error = subject.relative(self.rows, self.mask)[1]
-        return subject.precision == DOUBLE and bool((error < 1e-7 + 2 * subject.slack).all())
+        has = any(True for _ in subject.model.parameters())
+        return has and subject.precision == DOUBLE and bool((error < 1e-7 + 2 * subject.slack).all())
 
     def expression(self, name: str) -> str:
         return (

@@ -169,15 +169,21 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("circuit()", error), list(program.lines), name))
         return
-    for _ in range(count):
+    fresh = drawing.mixture(subject, random) if _is_fresh(program, name) else None
+    for number in range(count):
         try:
-            question = drawing.question(subject, random)
+            question = fresh if fresh and number == 0 else drawing.question(subject, random)
             problem = answer(subject, question)
         except TooLargeError:
             continue
         if problem is not None:
             result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
     result.compared += subject.compared
+
+
+def _is_fresh(program: Program, name: str) -> bool:
+    """Nothing has happened to the model since it was made."""
+    return program.lines[-2].startswith(f"{name} = sq.mixture(")
 
 
 def _asked_circuit(program: Program, name: str, random: Random, result: Result) -> None:

@@ -194,6 +194,11 @@ def functional(subject: Subject, random: Random) -> Question:
     return q.FunctionalLogProb(rows(subject, random, 2), factor=factor)
 
 
+def mixture(subject: Subject, random: Random) -> Question | None:
+    """The mixture against its parts, where the model is one."""
+    return q.MixtureOf(rows(subject, random, 3)) if q.mixed_in(subject)[0] else None
+
+
 DRAWN: tuple[tuple[float, Callable[[Subject, Random], Question]], ...] = (
     (2.0, log_prob),
     (2.0, log_prob_missing),

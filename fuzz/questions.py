@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -254,6 +255,42 @@ class LogProb(OfRows):
 
     def check(self, subject: Subject, answer: Any) -> Problem | None:
         return different(subject, self.kind, answer, *subject.log_prob(self.rows, self.mask))
+
+
+@dataclass(frozen=True)
+class MixtureOf(OfRows):
+    """log Σ_m w_m p_m(x) of the models that are mixed, each with its own oracle."""
+
+    @property
+    def kind(self) -> str:
+        return "mixture"
+
+    def expression(self, name: str) -> str:
+        return f"{name}.log_prob(x)"
+
+    def check(self, subject: Subject, answer: Any) -> Problem | None:
+        logs, limits = [], []
+        parts, weights = mixed_in(subject)
+        for part, weight in zip(parts, weights, strict=True):
+            own = Subject(subject.program, part)
+            if not own.is_sound:
+                return None
+            log, limit = own.log_prob(self.rows, self.mask)
+            share = math.log(weight / sum(weights))
+            logs.append(log + share)
+            limits.append(np.logaddexp(limit, log + math.log(subject.z_error)) + share)
+        expected, limit = (log_sum(np.stack(each), axis=0) for each in (logs, limits))
+        return different(subject, self.kind, answer, expected, limit)
+
+
+def mixed_in(subject: Subject) -> tuple[list[str], list[float]]:
+    """The models and the weights of the mixture that a model was made as; none where it is no mixture."""
+    made = re.compile(rf"{subject.name} = sq\.mixture\(\[(.*?)\](?:, \[(.*)\])?\)")
+    found = next((match for line in subject.program.lines if (match := made.match(line))), None)
+    if found is None:
+        return [], []
+    parts = found.group(1).split(", ")
+    return parts, list(map(float, found.group(2).split(", "))) if found.group(2) else [1.0] * len(parts)
 
 
 @dataclass(frozen=True)

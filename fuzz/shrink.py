@@ -18,6 +18,7 @@ from fuzz.questions import Problem, Question, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject
 from squircuit.errors import SquircuitError
 
+NAME = re.compile(r"[a-z]\d+")
 LIST = re.compile(r"\[([a-z]\d+(?:, [a-z]\d+)+)\]")
 SUM = re.compile(r"sq\.Sum\((\[[^\]]*\]|\w+), weight=(.*)\)$")
 OPTION = re.compile(
@@ -32,6 +33,10 @@ def shrunk(failure: Failure, seconds: float = 20.0) -> Failure:
     problem = replayed(failure.lines, failure.model, failure.question)
     if problem is None or problem.kind != failure.problem.kind:
         return failure
+    needed = replace(failure, lines=_needed(failure.lines))
+    problem = replayed(needed.lines, needed.model, needed.question)
+    if problem is not None and problem.kind == failure.problem.kind:
+        best = needed
     progress = True
     while progress and time.monotonic() < end:
         progress = False
@@ -66,6 +71,17 @@ def replayed(lines: list[str], model: str, question: Question | CircuitQuestion 
             return answer(subject, question) if subject.is_sound else None
         except (TooLargeError, KeyError, IndexError, AttributeError, ValueError):
             return None
+
+
+def _needed(lines: list[str]) -> list[str]:
+    """Lines without values that nothing uses."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        name, equals, _ = line.partition(" = ")
+        is_value = bool(equals) and NAME.fullmatch(name) is not None and not name.startswith("m")
+        if not is_value or any(re.search(rf"\b{name}\b", other) for other in kept):
+            kept.append(line)
+    return kept[::-1]
 
 
 def _smaller(failure: Failure) -> Iterator[Failure]:

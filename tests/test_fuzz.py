@@ -23,20 +23,19 @@ def one_thread():
 
 
 def failures(seeds):
-    return [failure for seed in seeds for failure in run(seed).failures]
+    return (failure for seed in seeds for failure in run(seed).failures)
 
 
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_random_circuits_answer_as_the_oracle_does(first):
-    found = failures(range(first, first + 50))
+    found = list(failures(range(first, first + 50)))
     assert not found, "\n".join(shrunk(failure, 5.0).text() for failure in found[:3])
 
 
 def test_a_density_that_is_off_is_noticed(monkeypatch):
     right = SquaredCircuit._log_prob
     monkeypatch.setattr(SquaredCircuit, "_log_prob", lambda *args, **kwargs: right(*args, **kwargs) + 1e-3)
-    found = failures(range(40))
-    assert any(failure.problem.kind == "log_prob" for failure in found)
+    assert any(failure.problem.kind == "log_prob" for failure in failures(range(40)))
 
 
 def test_samples_that_are_off_are_noticed(monkeypatch):
@@ -47,8 +46,7 @@ def test_samples_that_are_off_are_noticed(monkeypatch):
         return torch.cat([drawn[:1].expand(len(drawn) // 2, *drawn.shape[1:]), drawn[len(drawn) // 2 :]])
 
     monkeypatch.setattr(SquaredCircuit, "sample", shifted)
-    found = failures(range(300))
-    assert any(failure.problem.question.startswith("sample") for failure in found)
+    assert any(failure.problem.question.startswith("sample") for failure in failures(range(300)))
 
 
 def test_a_failure_is_a_program_that_shows_it(monkeypatch):

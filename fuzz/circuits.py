@@ -304,6 +304,9 @@ class Sketch:
     def sum_of(self, scope: frozenset[int], inputs: list[str], units: int | None = None) -> str:
         """A sum of these layers."""
         available = sum(self.units(a) for a in inputs)
+        if units is None and chance(self.random, self.style.reuse_parameter):
+            wide = [w for w in self.weights if self.program.names[w].shape[1] == available]
+            units = int(self.program.names[choice(self.random, wide)].shape[0]) if wide else None
         units = int(self.random.integers(1, 4)) if units is None else units
         shown = inputs[0] if len(inputs) == 1 else f"[{', '.join(inputs)}]"
         if chance(self.random, 0.15) and units <= available:

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo tour test docs format constraints clean
+.PHONY: demo tour test fuzz docs format constraints clean
 
 demo: $(VENV)/installed  ## train on 8×8 digits (a minute or two), compare, and write a page: demo/index.html
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,9 @@ test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, READM
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2
+
+fuzz: $(VENV)/installed  ## random circuits against an independent oracle: SECONDS=60, SEEDS=1000, SEED=17, JOBS=2
+	$(BIN)/python fuzz/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
 
 docs: $(VENV)/installed  ## the site, in build/docs/index.html; notebooks are executed where they have changed
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs

@@ -1,0 +1,276 @@
+"""One seed: a circuit, its history, its questions, and what was wrong."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from fuzz import circuits, drawing, histories
+from fuzz.circuits import Random, chance
+from fuzz.functions import TooLargeError
+from fuzz.program import Program, listing
+from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
+from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
+from squircuit.errors import SquircuitError, StructureError
+
+
+@dataclass
+class Failure:
+    """A problem, and the program that shows it."""
+
+    seed: int
+    problem: Problem
+    lines: list[str]
+    model: str
+    question: Question | CircuitQuestion | None = None
+
+    def text(self) -> str:
+        """The failure for people: what differed, and a program that shows it."""
+        problem = self.problem
+        head = f"seed {self.seed}: {problem.kind}\n  got      {problem.got}\n  expected {problem.expected}"
+        lines = list(self.lines)
+        if self.question is not None:
+            lines += [f"{name} = {value}" for name, value in self.question.names().items()]
+            lines.append(f"print({self.question.expression(self.model)})  # expected {self.problem.expected}")
+        return f"{head}\n{listing(lines)}\n"
+
+
+@dataclass
+class Result:
+    """What one seed came to."""
+
+    seed: int
+    compared: int = 0
+    refused: bool = False
+    failures: list[Failure] = field(default_factory=list)
+
+
+def run(seed: int) -> Result:
+    """One seed."""
+    result = Result(seed)
+    random = np.random.default_rng(seed)
+    program = Program()
+    torch.manual_seed(seed)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        _run(program, random, result)
+    return result
+
+
+def _run(program: Program, random: Random, result: Result) -> None:
+    of_circuit = chance(random, 0.35)
+    try:
+        if of_circuit:
+            name = circuits.drawn_circuit(program, random)
+            if not program.names[name].has_weights:
+                program.do(f"{name} = {name}.initialise(seed={int(random.integers(1000))})")
+        else:
+            name = circuits.drawn_model(program, random)
+            program.do(f"{name}.eval()")
+    except SquircuitError:
+        result.refused = True
+        return
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("construction", error), program.lines, ""))
+        return
+    if of_circuit:
+        _asked_circuit(program, name, random, result)
+    elif chance(random, 0.45):
+        _asked(program, name, random, result, 2)
+        if not _aged(program, name, random, result):
+            return
+        _asked(program, name, random, result, 5)
+    else:
+        _asked(program, name, random, result, 5)
+
+
+def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
+    """Give the model a history; False where nothing more is to be asked."""
+    try:
+        subject = Subject(program, name)
+        if not subject.is_sound:
+            return False
+        x = drawing.rows(subject, random, 6)
+        log, error = subject.relative(x, np.zeros(x.shape, bool))
+        x = x[(error < 0.01) & (log > -300)]
+    except TooLargeError:
+        return False
+    if not len(x):
+        return False
+    begins = subject.model.is_normalised()
+    discrete = all(subject.oracle.is_discrete(v) for v in subject.oracle.variables)
+    has = any(True for _ in subject.model.parameters())
+    lines = histories.history(random, name, x, discrete, has)
+    try:
+        program.do(histories.warm(random, name))
+    except SquircuitError:
+        program.lines.pop()
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
+        return False
+    try:
+        for line in lines:
+            program.do(line)
+    except StructureError:
+        return subject.oracle.roots_agree() is False
+    except SquircuitError:
+        return False
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
+        return False
+    if not _has_numbers(program, name, lines, result):
+        return False
+    polar = len(lines) > 1 and "Polar" in lines[-2] and "0.1" in lines[-2]
+    if begins and polar and not any("randn" in each for each in lines):
+        _stays(program, name, lines, result)
+    return True
+
+
+def _stays(program: Program, name: str, lines: list[str], result: Result) -> None:
+    """Polar keeps a model normalised, whatever came before, if that left it so."""
+    if any(f" {factor} * v" in line for line in lines for factor in (0.5, 1.5, 3.0, 1e-06)):
+        return
+    try:
+        subject, question = Subject(program, name), StaysNormalised()
+        problem = answer(subject, question) if subject.is_sound else None
+    except TooLargeError:
+        return
+    if problem:
+        result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
+
+
+def _has_numbers(program: Program, name: str, lines: list[str], result: Result) -> bool:
+    """Whether weights are still numbers; steps of bounded size never make anything else of them."""
+    values = [value for key, value in program.names[name].state_dict().items() if key != "root_logits"]
+    logits = getattr(program.names[name], "root_logits", torch.zeros(1))
+    if all(bool(value.isfinite().all()) for value in values) and not bool(
+        torch.softmax(logits, 0).isnan().any()
+    ):
+        return True
+    if any(line.startswith("o = ") and "SGD" not in line for line in lines):
+        problem = Problem("history", "NaN", "numbers", "training makes weights NaN")
+        result.failures.append(Failure(result.seed, problem, list(program.lines), name))
+    return False
+
+
+def _asked(program: Program, name: str, random: Random, result: Result, count: int) -> None:
+    """Ask some questions and compare the answers."""
+    try:
+        subject = Subject(program, name)
+        if not subject.is_sound:
+            return
+    except TooLargeError:
+        return
+    except Exception as error:
+        result.failures.append(Failure(result.seed, raised("circuit()", error), list(program.lines), name))
+        return
+    fresh = drawing.mixture(subject, random) if _is_fresh(program, name) else None
+    for number in range(count):
+        try:
+            question = fresh if fresh and number == 0 else drawing.question(subject, random)
+            problem = answer(subject, question)
+        except TooLargeError:
+            continue
+        if problem is not None:
+            result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
+    result.compared += subject.compared
+
+
+def _is_fresh(program: Program, name: str) -> bool:
+    """Nothing has happened to the model since it was made."""
+    return program.lines[-2].startswith(f"{name} = sq.mixture(")
+
+
+def _asked_circuit(program: Program, name: str, random: Random, result: Result) -> None:
+    """Ask a circuit."""
+    try:
+        subject = CircuitSubject(program, name)
+        if not subject.is_sound:
+            return
+        for _ in range(6):
+            question = drawing.circuit_question(subject, random)
+            problem = answer(subject, question)
+            if problem is not None:
+                result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
+    except TooLargeError:
+        return
+    result.compared += subject.compared
+
+
+def answer(subject: Any, question: Any) -> Problem | None:
+    """Ask one question; what is wrong with the answer, or None."""
+    if isinstance(question, Question) and not question.applies(subject):
+        return None
+    for name, value in question.names().items():
+        subject.program.names[name] = subject.program.ask(value)
+    try:
+        found = subject.program.ask(question.expression(subject.name))
+    except StructureError as error:
+        refuse = refused if isinstance(question, CircuitQuestion) else refusal
+        return refuse(subject, question, error)
+    except Exception as error:
+        return raised(question.kind, error)
+    return question.check(subject, found)
+
+
+def refusal(subject: Subject, question: Question, error: Exception) -> Problem | None:
+    """A circuit that is not tractable may be refused, if all roads refuse it."""
+    subject.compared += 1
+    if is_tractable(subject) and not (
+        isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()
+    ):
+        return Problem(question.kind, f"StructureError: {error}", "an answer", "refused")
+    if isinstance(question, LogProb) and question.missing is None and len(question.x):
+        hidden = np.zeros((1, subject.oracle.width), bool)
+        hidden[0, subject.oracle.variables[0]] = True
+        other = LogProb(question.x[:1], hidden)
+        if not _is_refused(subject, other):
+            return Problem(
+                question.kind, f"StructureError: {error}", "an answer, as with missing=", "one road"
+            )
+    return None
+
+
+def _is_refused(subject: Subject, question: Question) -> bool:
+    for name, value in question.names().items():
+        subject.program.names[name] = subject.program.ask(value)
+    try:
+        subject.program.ask(question.expression(subject.name))
+    except SquircuitError:
+        return True
+    return False
+
+
+def is_tractable(subject: Subject) -> bool:
+    """Of each root layer by itself: structured-decomposable, or declared (U1), (U4) and on the manifold."""
+    return all(_is_tractable(subject, root) for root in subject.oracle.circuit.roots)
+
+
+def _is_tractable(subject: Subject, root: Any) -> bool:
+    oracle = subject.oracle
+    if oracle.splits_agree([root]):
+        return True
+    for layer in oracle.layers([root]):
+        weight = getattr(layer, "weight", None)
+        if weight is not None and weight.constraint not in ("semi-unitary", "fixed"):
+            return False
+    limit = 1e-10 if subject.precision < 1e-10 else 1e-6
+    return (
+        oracle.inputs_apart(True, [root])
+        and max(oracle.input_error([root]), oracle.sum_error([root])) < limit
+    )
+
+
+def raised(question: str, error: Exception) -> Problem:
+    """An error that is none of the library's own, or should not be."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "squircuit" in f.filename]
+    where = f" at {frames[-1].filename.rpartition('squircuit/')[2]}:{frames[-1].lineno}" if frames else ""
+    message = str(error).split("\n")[0][:200]
+    return Problem(
+        question, f"{type(error).__name__}: {message}{where}", "an answer", f"{type(error).__name__}{where}"
+    )

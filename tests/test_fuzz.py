@@ -1,0 +1,58 @@
+"""The fuzzer on a fixed budget, and that it notices what is wrong."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from squircuit.models import SquaredCircuit
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from fuzz.case import run
+from fuzz.shrink import shrunk
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def failures(seeds):
+    return (failure for seed in seeds for failure in run(seed).failures)
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_random_circuits_answer_as_the_oracle_does(first):
+    found = list(failures(range(first, first + 50)))
+    assert not found, "\n".join(shrunk(failure, 5.0).text() for failure in found[:3])
+
+
+def test_a_density_that_is_off_is_noticed(monkeypatch):
+    right = SquaredCircuit._log_prob
+    monkeypatch.setattr(SquaredCircuit, "_log_prob", lambda *args, **kwargs: right(*args, **kwargs) + 1e-3)
+    assert any(failure.problem.kind == "log_prob" for failure in failures(range(40)))
+
+
+def test_samples_that_are_off_are_noticed(monkeypatch):
+    right = SquaredCircuit.sample
+
+    def shifted(self, *args, **kwargs):
+        drawn = right(self, *args, **kwargs)
+        return torch.cat([drawn[:1].expand(len(drawn) // 2, *drawn.shape[1:]), drawn[len(drawn) // 2 :]])
+
+    monkeypatch.setattr(SquaredCircuit, "sample", shifted)
+    assert any(failure.problem.question.startswith("sample") for failure in failures(range(300)))
+
+
+def test_a_failure_is_a_program_that_shows_it(monkeypatch):
+    right = SquaredCircuit._log_prob
+    monkeypatch.setattr(SquaredCircuit, "_log_prob", lambda *args, **kwargs: right(*args, **kwargs) + 1e-1)
+    failure = next(f for f in failures(range(40)) if f.problem.kind == "log_prob")
+    smaller = shrunk(failure, 5.0)
+    assert len(smaller.lines) <= len(failure.lines)
+    exec(compile(smaller.text().split("\n", 3)[3], "<failure>", "exec"), {})

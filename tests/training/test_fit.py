@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.optim.retraction import nearest
+from squircuit.optim.gram import nearest
 from squircuit.training.averaging import Average, weights_of
 from squircuit.training.loop import Loop
 from squircuit.training.sources import open_data

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -52,31 +51,14 @@ def independent(circuit: Circuit) -> list[list[int]]:
         >>> independent(pair), independent(mixed([pair, pair], torch.full((4,), 0.25)))
         ([[0, 1]], [[0, 1], [2, 3]])
     """
-    return _grouped(circuit, lambda below: {p for layer in below for p in layer.named_parameters().values()})
-
-
-def related(circuit: Circuit) -> list[list[int]]:
-    """The root layers by number, in groups that have no layer in common but input layers.
-
-    Example:
-        >>> import squircuit as sq
-        >>> x = [sq.Input(v, sq.Categorical(2), 2) for v in range(2)]
-        >>> first, second = sq.Hadamard(x), sq.Kronecker(x)
-        >>> related(Circuit([sq.Sum(first, units=1), sq.Sum(second, units=1), sq.Sum(first, units=2)]))
-        [[0, 2], [1]]
-    """
-    return _grouped(circuit, lambda below: {layer for layer in below if not isinstance(layer, Input)})
-
-
-def _grouped(circuit: Circuit, held: Callable[[list[Layer]], set[Any]]) -> list[list[int]]:
-    """The root layers by number, in groups that have nothing of what is held in common."""
-    groups: list[tuple[set[Any], list[int]]] = []
+    groups: list[tuple[set[Parameter], list[int]]] = []
     for number, root in enumerate(circuit.roots):
-        own = held(postorder([root], lambda layer: layer.inputs))
-        shared = [group for group in groups if group[0] & own]
-        groups = [group for group in groups if not group[0] & own]
-        numbers = [*sorted(n for _, members in shared for n in members), number]
-        groups.append((own.union(*(things for things, _ in shared)), numbers))
+        below = postorder([root], lambda layer: layer.inputs)
+        held = {parameter for layer in below for parameter in layer.named_parameters().values()}
+        related = [group for group in groups if group[0] & held]
+        groups = [group for group in groups if not group[0] & held]
+        numbers = [*sorted(n for _, members in related for n in members), number]
+        groups.append((held.union(*(parameters for parameters, _ in related)), numbers))
     return sorted(numbers for _, numbers in groups)
 
 

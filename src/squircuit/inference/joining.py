@@ -9,7 +9,7 @@ products over one scope, which are small or written by hand.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import final
 
 import torch
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.layers import have_same_functions, is_product
-from squircuit.circuits.mixture import related
 from squircuit.families import Together
 from squircuit.regions.scope import Scope
 
@@ -30,8 +29,7 @@ class Joining:
 
     Args:
         circuit: of which the parts that are joined are structured-decomposable.
-        joins: whether to join each of the groups of roots that have layers in common, see
-            :func:`squircuit.circuits.mixture.related`.
+        joins: of each root layer, whether to join the layers below it.
 
     Example:
         >>> from squircuit.families import Categorical
@@ -42,39 +40,36 @@ class Joining:
     """
 
     def __init__(self, circuit: Circuit, joins: list[bool]) -> None:
-        self.trees: list[JoinedTree] = []
-        roots = list(circuit.roots)
-        for number, (group, join) in enumerate(zip(related(circuit), joins, strict=True)):
-            if join:
-                tree = JoinedTree(circuit, [circuit.roots[i] for i in group], f"joined{number}")
-                self.trees.append(tree)
-                for i in group:
-                    roots[i] = tree.roots[circuit.roots[i]]
+        chosen = [root for root, join in zip(circuit.roots, joins, strict=True) if join]
+        self.trees = {
+            root: JoinedTree(circuit, root, f"joined{i}") for i, root in enumerate(dict.fromkeys(chosen))
+        }
+        roots = [self.trees[root].root if root in self.trees else root for root in circuit.roots]
         self.structure = Circuit(roots, root_weights=circuit.root_weights, initial=False)
 
     def weights(self, circuit: Circuit) -> dict[str, Tensor]:
         """The values of all parameters of the structure, differentiable in those of the circuit."""
         made: dict[Parameter, Tensor] = {}
-        for tree in self.trees:
+        for tree in self.trees.values():
             made |= tree.weights(circuit)
         return {n: made[p] if p in made else circuit.value(p) for n, p in self.structure.parameters.items()}
 
 
 @final
 class JoinedTree:
-    """The layers below some roots as one tree, see the module.
+    """The layers below a root as one tree, see the module.
 
     Args:
-        circuit: that the roots are of.
-        roots: layers over all variables, structured-decomposable together.
+        circuit: that the root is of.
+        root: structured-decomposable.
         name: with which the names of parameters begin.
 
     Attributes:
-        roots: root layer → the layer of the tree that computes it.
+        root: the layer that computes what the root of the circuit does.
     """
 
-    def __init__(self, circuit: Circuit, roots: Sequence[Layer], name: str) -> None:
-        self.circuit = Circuit(list(dict.fromkeys(roots)), initial=False, validate=circuit.validated)
+    def __init__(self, circuit: Circuit, root: Layer, name: str) -> None:
+        self.circuit = Circuit(root, initial=False, validate=circuit.validated)
         self._is_complex, self._name = circuit.is_complex, name
         self._members = _members(self.circuit)
         self._starts = {
@@ -84,8 +79,8 @@ class JoinedTree:
         }
         self._blocks = _families(self.circuit)
         self._parts = _splits(self.circuit)
-        self._parameters: dict[Scope | Layer, Parameter] = {}
-        self.roots: Mapping[Layer, Layer] = self._made()
+        self._parameters: dict[Scope, Parameter] = {}
+        self.root = self._made()
 
     def weights(self, circuit: Circuit) -> dict[Parameter, Tensor]:
         """The values of the tree's own parameters, differentiable in those of the circuit."""
@@ -96,31 +91,21 @@ class JoinedTree:
             elif isinstance(layer, Sum):
                 maps[layer] = self._sum_map(circuit, layer, maps)
         like = _like(circuit)
-        inner = {
+        return {
             self._parameters[scope]: torch.cat([self._map(layer, maps, like) for layer in members])
             for scope, members in self._members.items()
         }
-        return inner | {self._parameters[root]: self._map(root, maps, like) for root in self.circuit.roots}
 
     # ------------------------------------------------------------------ structure
 
-    def _made(self) -> dict[Layer, Layer]:
+    def _made(self) -> Layer:
         made: dict[Scope, Layer] = {}
         for scope in sorted(self._members, key=len):
-            made[scope] = self._sum(scope, self._width(scope), self._below(scope, made), _name(scope))
-        top = self._below(self.circuit.scope, made)
-        roots = enumerate(self.circuit.roots)
-        return {root: self._sum(root, root.units, top, f"root{i}") for i, root in roots}
-
-    def _below(self, scope: Scope, made: Mapping[Scope, Layer]) -> Layer:
-        """What the layers over a scope are linear in."""
-        return self._leaf(scope) if len(scope) == 1 else Kronecker([made[s] for s in self._parts[scope]])
-
-    def _sum(self, key: Scope | Layer, units: int, below: Layer, name: str) -> Sum:
-        shape = (units, below.units)
-        weight = Parameter(shape, Constraint.FREE, self._is_complex, f"{self._name}.{name}")
-        self._parameters[key] = weight
-        return Sum(below, weight=weight)
+            below = self._leaf(scope) if len(scope) == 1 else Kronecker([made[s] for s in self._parts[scope]])
+            shape, name = (self._width(scope), below.units), f"{self._name}.{_name(scope)}"
+            self._parameters[scope] = Parameter(shape, Constraint.FREE, self._is_complex, name)
+            made[scope] = Sum(below, weight=self._parameters[scope])
+        return made[self.circuit.scope]
 
     def _leaf(self, scope: Scope) -> Input:
         (variable,) = scope
@@ -190,10 +175,10 @@ class JoinedTree:
 
 
 def _members(circuit: Circuit) -> dict[Scope, list[Layer]]:
-    """For each scope the layers over it that a product over a larger scope reads."""
+    """For each scope the layers over it that a product over a larger scope reads, or the root."""
     found: dict[Scope, dict[Layer, None]] = {}
     products = [layer for layer in circuit.layers if is_product(layer) and len(layer.inputs) > 1]
-    for item in [item for layer in products for item in layer.inputs]:
+    for item in [item for layer in products for item in layer.inputs] + list(circuit.roots):
         found.setdefault(item.scope, {})[item] = None
     return {scope: list(layers) for scope, layers in found.items()}
 

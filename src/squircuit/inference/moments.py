@@ -73,7 +73,7 @@ def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
     for v, mass in found.masses.items():
         keep = evidence.missing[:, v]
         x = found.nodes[v].to(mass.dtype)
-        result[:, keep, v] = (x ** powers.unsqueeze(1)) @ mass[keep].T
+        result[:, keep, v] = ((x ** powers.unsqueeze(1)) @ mass[keep].T).to(result.dtype)
     return result
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint
-from squircuit.circuits.mixture import related
+from squircuit.circuits.mixture import separated
 from squircuit.errors import StructureError
 from squircuit.execution.plan import InputGroup, Plan, Stack
 from squircuit.execution.precision import double, tf32
@@ -76,7 +76,7 @@ class Normalisation:
             group.weight.stack for group in plan.groups if isinstance(group, InputGroup) and group.weight
         }
         self._fixed = {i: _declared(structure, s) for i, s in enumerate(plan.stacks) if _is_fixed(s)}
-        self._parts = [_Part(_part(structure, roots)) for roots in related(structure)]
+        self._parts = [_Part(part) for part in separated(declared)]
         self._probes: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
 
     # ------------------------------------------------------------------ promises
@@ -90,7 +90,7 @@ class Normalisation:
     def needs_manifold(self) -> bool:
         """Off the manifold cross terms count and are not tractable, so that neither Z nor a marginal is."""
         try:
-            self.joined_parts(Kept(inputs=False, all=False))
+            self.joined_roots(Kept(inputs=False, all=False))
         except StructureError:
             return self.is_promised
         return False
@@ -100,8 +100,8 @@ class Normalisation:
         crossed = [part for part in self._parts if part.has_cross_terms]
         return not all(kept.inputs and part.u1 and part.u2 for part in crossed)
 
-    def joined_parts(self, kept: Kept, always: bool = False) -> list[bool]:
-        """Of each group of roots with layers in common, see :func:`related`, whether queries join its layers.
+    def joined_roots(self, kept: Kept, always: bool = False) -> list[bool]:
+        """Of each root layer, whether queries join the layers below it.
 
         False: no sum has several inputs, or cross terms vanish while a variable is marginalised (U1, U4).
         True: they count, and the circuit is structured-decomposable. Otherwise marginals are not tractable.
@@ -198,7 +198,7 @@ def deviation(stack: Tensor) -> float:
 
 @dataclass(eq=False)
 class _Part:
-    """Roots with layers in common, and what their constraints promise; asked once."""
+    """The circuit of a root layer, without values of what is learnt, and what its constraints promise."""
 
     circuit: Circuit
 
@@ -208,7 +208,7 @@ class _Part:
 
     @cached_property
     def u1(self) -> Verdict:
-        return satisfies_u1(self.circuit.declared())
+        return satisfies_u1(self.circuit)
 
     @cached_property
     def u2(self) -> Verdict:
@@ -228,10 +228,6 @@ class _Part:
         reason = f"{structured.reason}, and {_cause(self.u1, self.u4, kept)}"
         fix = _fix(self.u1, self.u4, kept)
         raise StructureError("structured-decomposable", structured.where, reason, fix)
-
-
-def _part(structure: Circuit, roots: list[int]) -> Circuit:
-    return Circuit([structure.roots[i] for i in roots], initial=False, validate=structure.validated)
 
 
 def _is_fixed(stack: Stack) -> bool:

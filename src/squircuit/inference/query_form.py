@@ -25,8 +25,8 @@ class QueryForm:
     Args:
         structure: without the values of what is learnt.
         network: of its plan.
-        joins: of each group of roots with layers in common, whether its layers are to be joined, see
-            :meth:`squircuit.inference.normalisation.Normalisation.joined_parts`.
+        joins: of each root layer, whether the layers below it are to be joined, see
+            :meth:`squircuit.inference.normalisation.Normalisation.joined_roots`.
     """
 
     def __init__(self, structure: Circuit, network: Network, joins: list[bool]) -> None:

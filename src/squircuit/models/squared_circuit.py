@@ -308,17 +308,18 @@ class SquaredCircuit(Queries, nn.Module):
     def _log_prob(self, x: Any, missing: Any, components: bool) -> Tensor:
         require_data(self.structure, x)
         # training steps on a GPU do not wait for checks: a value outside its domain has probability 0 there
-        on_gpu = isinstance(x, Tensor) and x.is_cuda and missing is None
-        trusted = on_gpu and self._trains and not has_gaps(self.structure, x)
+        there = isinstance(x, Tensor) and x.is_cuda and missing is None
+        trusted = there and self._trains and not has_gaps(self.structure, x)
         evidence = None if trusted else self._evidence(x, missing)
         if evidence is not None and not evidence.is_complete:
             return log_marginal(self.snapshot(trains=self._trains), evidence, components).to(self.precision)
         rows = (x if evidence is None else evidence.x).to(self._zero.device)
         density = self.log_densities if components else self.log_density
         is_one = self._is_one()
-        real = self.precision if self._trains or is_one else self._needed_precision()
+        on_gpu = self._trains and rows.is_cuda  # there the host is not asked
+        real = self.precision if is_one or on_gpu else self._needed_precision()
         log_p = density(rows, real).to(self.precision)
-        if not (self._trains and rows.is_cuda):  # there the host is not asked
+        if not on_gpu:
             log_p = past_underflow(log_p, lambda lost: density(rows[lost], torch.float64))
         return log_p if is_one else log_p - self._log_z(real)
 
@@ -476,7 +477,7 @@ class SquaredCircuit(Queries, nn.Module):
     def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool) -> Snapshot:
         key = (joined, kept.inputs)
         if key not in self._forms:
-            joins = self._normalisation.joined_parts(kept, always=joined)
+            joins = self._normalisation.joined_roots(kept, always=joined)
             self._forms[key] = QueryForm(self.structure, self._network, joins)
         form = self._forms[key]
         if form.joining is not None:

@@ -15,10 +15,12 @@ from torch.optim import Optimizer
 from squircuit.circuits import Constraint
 from squircuit.errors import ParameterError
 from squircuit.optim.bundle import Bundle, bundles, real_view
-from squircuit.optim.gram import Grams
+from squircuit.optim.gram import Grams, distance, nearest
 from squircuit.optim.kernels import adam as adam_kernel
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
+NEAR = 0.1
+"""From the manifold: what methods go on from."""
 QUIET = 0.03
 """Least root mean square of a row's gradient, as a share of its matrix' largest, that scales a step."""
 
@@ -76,6 +78,7 @@ class StiefelOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._begin()
         made = [self._bundles(group) for group in self.param_groups]
         self._require_finite(made)
         for group, some in zip(self.param_groups, made, strict=True):
@@ -87,6 +90,20 @@ class StiefelOptimizer(Optimizer):
                 for parameter in parameters:
                     adam(parameter, parameter.grad, self.state[parameter], group)
         return loss
+
+    def _begin(self) -> None:
+        """Weights that begin far from the manifold go to the nearest ones on it: methods start from there.
+
+        Only before a parameter's first step, so that later ones do not wait for a device.
+        """
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if group["constrained"] and parameter.grad is not None and not self.state.get(parameter):
+                    matrices = parameter.view(-1, *parameter.shape[-2:])
+                    if not bool((distance(matrices) <= NEAR).all()):
+                        found = nearest(matrices).view_as(parameter)
+                        if bool(found.isfinite().all()):
+                            parameter.copy_(found)
 
     def _bundles(self, group: dict[str, Any]) -> list[Bundle]:
         """The semi-unitary parameters of a group that have gradients."""

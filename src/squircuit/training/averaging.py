@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from squircuit.optim.base import is_constrained
 from squircuit.optim.bundle import real_view
-from squircuit.optim.retraction import STEPS, nearest
+from squircuit.optim.gram import MANY, nearest
 
 NEAR = 3
 """Steps of Newton–Schulz that are enough for singular values within 10⁻³ of 1."""
@@ -64,7 +64,7 @@ class Average:
 
     def retracted(self) -> Weights:
         """The average, semi-unitary weights replaced by the nearest ones on the manifold."""
-        return _retracted(self._model, self.weights, STEPS)
+        return _retracted(self._model, self.weights, MANY)
 
 
 def on_manifold(model: nn.Module) -> Weights:
@@ -78,7 +78,7 @@ def on_manifold(model: nn.Module) -> Weights:
 
 def nearest_on_manifold(model: nn.Module) -> Weights:
     """Copies of all weights, semi-unitary ones replaced by the nearest ones on the manifold."""
-    return _retracted(model, {name: p.detach() for name, p in model.named_parameters()}, STEPS)
+    return _retracted(model, {name: p.detach() for name, p in model.named_parameters()}, MANY)
 
 
 def _retracted(model: nn.Module, weights: Mapping[str, Tensor], steps: int) -> Weights:

@@ -2,7 +2,8 @@
 
 Numbers are scaled, not logarithms: every layer's output is a vector of norm 1 and one real log-scale a
 sample. v ← v/‖v‖, s ← s + log‖v‖, with the norm held constant in the backward pass, which is exact because
-it cancels in log p = 2s + log Σ_r π_r |v_r|². An output that is exactly zero keeps scale −inf and gradient 0.
+it cancels in log p = 2s + log Σ_r π_r |v_r|². An output that is exactly zero keeps the scale of its factors:
+it does not count, but its gradient does, where something else is added to it.
 """
 
 from __future__ import annotations
@@ -245,7 +246,8 @@ def _sum(
         scales.append(each)
     if len(outs) == 1:
         return outs[0], scales[0]
-    factors, largest = common_scale(scales)
+    lost = [(out == 0).flatten(1, 2).all(dim=1) for out in outs]
+    factors, largest = common_scale(scales, lost)
     state.factors.update(zip(group.branches, factors, strict=True))
     total = torch.zeros_like(outs[0])
     for out, factor in zip(outs, factors, strict=True):

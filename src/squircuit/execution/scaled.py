@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from squircuit.execution.kernels import normalise as kernel
 
 
 def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) -> Tensor:
-    """v ← v/‖v‖, s ← Σ s_i + log‖v‖; a vector that is exactly zero keeps scale −inf.
+    """v ← v/‖v‖, s ← Σ s_i + log‖v‖; a vector that is exactly zero stays so, as if its norm were 1.
 
     Args:
         out: outputs of layers, (F, K, 2 or 1, B).
@@ -18,12 +20,13 @@ def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) 
         scale: where the log-scales go, (F, B).
 
     Returns:
-        1/‖v‖, or 0 where the norm is zero: (F, 1, 1, B).
+        1/‖v‖: (F, 1, 1, B).
     """
     if kernel.usable(out, values, scales):
         return kernel.normalise(out, scales, values, scale)
     norm = _norm(out)
-    inverse = torch.where(norm == 0, 0.0, 1 / norm)
+    norm = torch.where(norm == 0, 1.0, norm)
+    inverse = 1 / norm
     torch.mul(out, inverse, out=values)
     torch.log(norm[:, 0, 0], out=scale)
     for each in scales:
@@ -66,15 +69,24 @@ def log_sum(logs: Tensor, dim: int = 0) -> Tensor:
     return torch.where(lost.squeeze(dim), -torch.inf, torch.where(lost, 0.0, logs).logsumexp(dim=dim))
 
 
-def common_scale(scales: list[list[Tensor]]) -> tuple[list[Tensor], Tensor]:
+def common_scale(
+    scales: list[list[Tensor]], lost: list[Tensor] | None = None
+) -> tuple[list[Tensor], Tensor]:
     """The factors exp(s_b − s) that bring branches of a sum to the scale s of the largest.
 
     Args:
         scales: log-scales of the factors of each branch, (F, ...) each; s_b is their sum.
+        lost: where a branch is exactly zero, so that its scale does not count; its factor is that of its
+            gradient, bounded, since nothing but the value is certain to be small.
 
     Returns:
-        One factor a branch, 0 where it is exactly zero, and s.
+        One factor a branch, 0 where its scale is −inf, and s.
     """
     sums = [torch.stack(each).sum(dim=0) for each in scales]
-    largest = torch.stack(sums).amax(dim=0)
-    return [torch.where(s == -torch.inf, 0.0, (s - largest).exp()) for s in sums], largest
+    whole = torch.stack(sums)
+    if lost is not None:
+        gone = torch.stack(lost)
+        whole = torch.where(gone & ~gone.all(dim=0), -torch.inf, whole)
+    largest = whole.amax(dim=0)
+    most = math.log(torch.finfo(largest.dtype).max) / 2
+    return [torch.where(s == -torch.inf, 0.0, (s - largest).clamp(max=most).exp()) for s in sums], largest

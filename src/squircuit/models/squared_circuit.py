@@ -538,6 +538,7 @@ class _StepState:
 
 def _log_mixed(squares: Tensor, scales: Tensor, mixture: Tensor) -> Tensor:
     """log Σ_r π_r |v_r|² exp(2 s_r), −inf where that is 0: (R, n), (R, n), (R,) → (n,)."""
+    scales = torch.where(squares == 0, -torch.inf, scales)
     largest = scales.amax(dim=0)
     factors = torch.where(scales == -torch.inf, 0.0, (2 * (scales - largest)).exp())
     density = mixture @ (squares * factors)

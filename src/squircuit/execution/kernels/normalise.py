@@ -29,7 +29,7 @@ def usable(out: Tensor, values: Tensor, scales: list[Tensor]) -> bool:
 
 
 def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) -> Tensor:
-    """v/‖v‖ → ``values``, log‖v‖ + Σ s_i → ``scale``; returns 1/‖v‖, or 0: (F, 1, 1, B)."""
+    """v/‖v‖ → ``values``, log‖v‖ + Σ s_i → ``scale``; returns 1/‖v‖: (F, 1, 1, B); 0 has norm 1."""
     folds, units, planes, batch = out.shape
     inverse = out.new_empty(folds, 1, 1, batch)
     block = min(64, triton.next_power_of_2(batch))
@@ -69,7 +69,8 @@ if triton is not None:
             value = tl.load(out + (fold * rows + row) * batch + b, (row < rows) & (b < batch), 0.0)
             square += tl.sum(value * value, axis=0)
         norm = tl.sqrt(square)
-        reciprocal = tl.where(norm == 0, 0.0, 1 / norm)
+        norm = tl.where(norm == 0, 1.0, norm)
+        reciprocal = 1 / norm
         for start in range(0, rows, ROWS):
             row = start + tl.arange(0, ROWS)[:, None]
             place = (fold * rows + row) * batch + b

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import torch._dynamo  # which an optimiser would import in every copy
 
 from squircuit import storage
 from squircuit.cli import app

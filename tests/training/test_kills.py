@@ -19,7 +19,7 @@ PROGRAM = SRC.parent / "fuzz" / "kills.py"
 )
 def test_killed_at_random_moments_and_resumed_the_end_is_the_same():
     env = os.environ | {"PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
-    words = ("--kills", "3", "--epochs", "4", "--seed", "1", "--fork")
+    words = ("--kills", "3", "--epochs", "3", "--seed", "1", "--fork")
     command = [sys.executable, str(PROGRAM), *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

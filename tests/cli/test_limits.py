@@ -124,6 +124,13 @@ def test_a_model_that_is_no_density_has_no_scores(change, tmp_path):
     assert "nan" not in call("score", model, rows, code=2).stdout
 
 
+def test_of_a_model_that_is_zero_everywhere_every_question_says_so(tmp_path):
+    model, rows = spoilt(tmp_path, torch.zero_)
+    (tmp_path / "gaps.csv").write_text("a,b\n0,\n")
+    for words in (("score", model, rows), ("sample", model), ("complete", model, tmp_path / "gaps.csv")):
+        assert error_line(*words).startswith("error: the model is no density: log Z is -inf, it is 0 every")
+
+
 def test_scores_of_impossible_rows_are_infinite_and_no_error(tmp_path):
     both = sq.Kronecker([sq.Input(v, sq.Categorical(2)) for v in range(2)])
     model = sq.SquaredCircuit(sq.Circuit(sq.Sum(both, weight=torch.tensor([[1.0, 0, 0, 0]]))))

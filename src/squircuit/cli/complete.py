@@ -24,6 +24,7 @@ from squircuit.cli.drawing import write_completions
 from squircuit.cli.masks import image_mask
 from squircuit.cli.reading import Rows, is_image, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
+from squircuit.cli.scoring import require_mass
 from squircuit.cli.writing import (
     PICTURES,
     as_csv,
@@ -84,6 +85,7 @@ def complete(
     found = read_rows(opened, data, part).first(IMAGES if rows is None and is_image(opened) else rows)
     masked = _masked(opened, found, mask, data, seed)
     require_room(count, *masked.x.shape)
+    require_mass(opened)
     filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
     flat = filled.transpose(0, 1).flatten(0, 1)
     if out is not None and is_picture(out):

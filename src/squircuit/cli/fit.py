@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from squircuit import presets
 from squircuit.cli.arguments import DataName, Device, Json, chosen_device, pairs
 from squircuit.cli.options import Options, options
 from squircuit.cli.program import FAILED, INTERRUPTED
-from squircuit.cli.reading import described, is_streamed, open_data, part_rows, sample_of
+from squircuit.cli.reading import described, is_streamed, open_data, part_rows, require_path, sample_of
 from squircuit.cli.report import Report, plain
 from squircuit.cli.scoring import score, score_text
 from squircuit.cli.writing import require_place
@@ -81,6 +82,8 @@ def fit(
     require_place(out, (".safetensors",) if out and out.suffix else ())
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
+    if valid is not None:
+        require_path(valid)
     if run is not None:
         RunFolder(run).require_usable()
     wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)
@@ -107,7 +110,7 @@ def fit(
 def _new_file(data: str, resume: bool) -> Path:
     """A file in this folder that has the name of the data and replaces none, but that of a resumed run."""
     file = Path(f"{Path(data).stem or 'model'}.safetensors")
-    if file.exists() and not resume:
+    if os.path.exists(file) and not resume:
         raise ParameterError(f"{file} is there already. Fix: --out {file} to replace it, or another name.")
     return file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +59,7 @@ def plot(
 
 def _history(path: Path) -> History:
     """Of a run, or of the run that a model's file tells of."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return RunFolder(path).history()
     notes = open_model(path, torch.device("cpu")).notes
     if "history" not in notes:

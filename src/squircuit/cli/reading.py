@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from squircuit import data
 from squircuit.data import Batches, Column, Dataset, Schema, Table
-from squircuit.errors import DataError, ParameterError, suggestion
+from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
 
@@ -41,7 +42,9 @@ class Rows(NamedTuple):
 
 def open_model(path: Path, device: torch.device) -> SquaredCircuit:
     """The model of a file, or the best one of a run, for questions."""
-    file = path / BEST if path.is_dir() else path
+    file = path / BEST if os.path.isdir(path) else path
+    if not os.path.exists(file):  # which is false of over-long names, where that of Path raises
+        raise FormatError(f"{file}: there is no such file. Fix: check the path.")
     model = load(file, device)
     model.eval().requires_grad_(False)
     return model
@@ -60,14 +63,14 @@ def open_data(name: str, columns: dict[str, str] | None = None) -> Dataset | Tab
                 f"--columns: the data set {name!r} has its types. Fix: leave the option out."
             )
         return data.load(name)
-    _require_path(name)
+    require_path(name)
     return data.read(name, columns)
 
 
 def is_streamed(name: str, wished: bool) -> bool:
     """The file is read batch by batch: it is wished, or the file is large."""
     path = Path(name)
-    can = path.is_file() and path.suffix in STREAMED
+    can = os.path.isfile(path) and path.suffix in STREAMED
     if wished and not can:
         raise ParameterError(
             f"--stream: {name} is no file ending in {', '.join(STREAMED)}. Fix: convert it, or leave it out."
@@ -88,7 +91,7 @@ def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows:
         raise ParameterError(f"--part {part}: not known. Fix: one of {', '.join(PARTS)}.")
     if name in data.names():
         return part_rows(model, data.load(name), part)
-    _require_path(name)
+    require_path(name)
     table = data.read(name, like=schema_of(model))
     return Rows(torch.from_numpy(table.rows), torch.from_numpy(table.missing))
 
@@ -123,9 +126,9 @@ def _in_words(column: Column) -> str:
     return f"count {column.low:g} … {column.high:g}" if column.kind == "count" else column.kind
 
 
-def _require_path(name: str) -> None:
+def require_path(name: str) -> None:
     """Refuse what is neither a data set nor a path that exists; a name with a dot or a slash is a path."""
-    if Path(name).exists():
+    if os.path.exists(name):
         return
     if Path(name).name != name or Path(name).suffix:
         raise DataError(f"{name}: there is no such file or folder. Fix: check the path.")

@@ -13,6 +13,7 @@ from squircuit.cli.arguments import Device, Json, ModelFile, Safe, Seed, chosen_
 from squircuit.cli.drawing import write_images
 from squircuit.cli.reading import Rows, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
+from squircuit.cli.scoring import require_mass
 from squircuit.cli.writing import (
     PICTURES,
     as_csv,
@@ -52,6 +53,7 @@ def sample(
         require_images(opened, str(out), "--out FILE.csv")
     rows = None if given is None else read_rows(opened, given)
     require_room(count, 1 if rows is None else len(rows.x), opened.structure.num_variables)
+    require_mass(opened)
     drawn = _drawn(opened, count, rows, seed)
     if out is not None:
         _write(out, opened, drawn, safe)

@@ -82,6 +82,12 @@ def require_density(model: SquaredCircuit) -> float:
     return log_z
 
 
+def require_mass(model: SquaredCircuit) -> None:
+    """Refuse a model of which nothing can be drawn; Z of those on the manifold is 1 and not computed."""
+    if not model.is_normalised():
+        require_density(model)
+
+
 def _require_numbers(log_p: Tensor) -> None:
     """A score that is NaN is none; −inf is one, of what cannot be."""
     lost = torch.nonzero(log_p.isnan() | (log_p == torch.inf)).flatten().tolist()

@@ -97,7 +97,7 @@ def impute(
 
 def require_how(how: object, name: str) -> None:
     """Refuse what is none of the ways to fill a gap."""
-    if how in HOW:
+    if isinstance(how, str) and how in HOW:
         return
     known = ", ".join(map(repr, HOW[:-1]))
     meant = ' What "likely" meant is now "mode" (before, the mean of continuous variables).'

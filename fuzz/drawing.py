@@ -213,6 +213,7 @@ DRAWN: tuple[tuple[float, Callable[[Subject, Random], Question]], ...] = (
     (0.5, sample),
     (0.4, gradient),
     (0.3, functional),
+    (0.2, lambda subject, random: q.TrainingLogProb(rows(subject, random, 2))),
     (0.25, lambda subject, random: q.Divergences(int(random.integers(100)))),
     (0.5, lambda subject, random: q.LogPartition()),
     (0.5, lambda subject, random: q.IsNormalised()),

@@ -928,6 +928,22 @@ def _tail(k: int, level: float) -> float:
 
 
 @dataclass(frozen=True)
+class TrainingLogProb(LogProb):
+    """log p in training mode without gradients, where answers are exact as well."""
+
+    @property
+    def kind(self) -> str:
+        return "log_prob in training mode"
+
+    def expression(self, name: str) -> str:
+        return f"torch.no_grad()({name}.train().log_prob)({self.arguments})"
+
+    def check(self, subject: Subject, answer: Any) -> Problem | None:
+        subject.model.eval()
+        return super().check(subject, answer)
+
+
+@dataclass(frozen=True)
 class FunctionalLogProb(OfRows):
     """log p with all parameters multiplied by a number, without writing them."""
 

@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 CHUNK = 10  #: seeds that a process is given at a time
+MEMORY = 8 << 30  #: bytes of address space that one process may have
 LONGEST = 120  #: seconds that one seed may take
 
 
@@ -33,6 +34,7 @@ def chunk(first: int, count: int) -> list[Any]:
     from fuzz.questions import Problem
 
     torch.set_num_threads(1)
+    _limit_memory()
     results = []
     for seed in range(first, first + count):
         try:
@@ -42,6 +44,16 @@ def chunk(first: int, count: int) -> list[Any]:
             problem = Problem("time", f"more than {LONGEST} s", "an answer")
             results.append(Result(seed, failures=[Failure(seed, problem, [], "")]))
     return results
+
+
+def _limit_memory() -> None:
+    """Let what takes far too much memory fail by itself, and not by way of the machine."""
+    try:
+        import resource
+    except ImportError:
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
 
 
 class _Limit:

@@ -69,9 +69,7 @@ def log_sum(logs: Tensor, dim: int = 0) -> Tensor:
     return torch.where(lost.squeeze(dim), -torch.inf, torch.where(lost, 0.0, logs).logsumexp(dim=dim))
 
 
-def common_scale(
-    scales: list[list[Tensor]], lost: list[Tensor] | None = None
-) -> tuple[list[Tensor], Tensor]:
+def common_scale(scales: list[list[Tensor]], lost: list[Tensor] | None = None) -> tuple[list[Tensor], Tensor]:
     """The factors exp(s_b − s) that bring branches of a sum to the scale s of the largest.
 
     Args:

@@ -41,8 +41,19 @@ def overlap(a: Model | Circuit, b: Model | Circuit) -> Tensor:
         1.0
     """
     first, second = _circuit(a), _circuit(b)
-    norms = [root_norms(c)[0] @ c.mixture for c in (first, second)]
-    return inner_product(first, second)[0] / (norms[0] * norms[1]).sqrt()
+    norms = [_partition(c).sqrt() for c in (first, second)]
+    return inner_product(first, second)[0] / norms[0] / norms[1]
+
+
+def _partition(circuit: Circuit) -> Tensor:
+    """Z, which has to be a number."""
+    z = root_norms(circuit)[0] @ circuit.mixture
+    if not (bool(z.isfinite()) and z > 0):
+        raise ParameterError(
+            f"overlap: Z of a circuit is {z.item()} in double precision: it is 0 everywhere, or its weights "
+            "are too large or too small. Fix: multiply its weights by a number, which changes no density."
+        )
+    return z
 
 
 def fidelity(a: Model | Circuit, b: Model | Circuit) -> float:

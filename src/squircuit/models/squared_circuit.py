@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, final
 
@@ -34,8 +34,8 @@ from squircuit.reference.inner_product import root_norms
 
 FAR = 1e-4
 """From the manifold: further than weights that rounding, or another precision, has moved."""
-LARGE = 1e12
-"""Entries of weights, or one over them, whose squares single precision does not hold with all digits."""
+LARGE, LARGEST = 1e12, 1e145
+"""Entries of weights, or one over them, whose squares single or double precision does not hold."""
 
 
 @final
@@ -195,9 +195,11 @@ class SquaredCircuit(Queries, nn.Module):
         count = self.structure.num_roots
         return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
 
-    def _log_mixture(self) -> Tensor:
+    def _log_mixture(self, real: torch.dtype | None = None) -> Tensor:
+        """log π in a precision, default the model's own: π itself may be too small for single."""
         logits: Tensor | None = getattr(self, "root_logits", None)
-        return self.mixture().log() if logits is None else torch.log_softmax(logits, dim=0)
+        real = self.precision if real is None else real
+        return self.mixture().to(real).log() if logits is None else torch.log_softmax(logits.to(real), dim=0)
 
     def save(self, path: str | PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
         """Write the model to one file, from which :func:`squircuit.load` makes it again.
@@ -298,7 +300,8 @@ class SquaredCircuit(Queries, nn.Module):
         """log p(m), the shares of the circuits that are mixed, which sum to 1: (M,)."""
         if self._is_one():
             return torch.log_softmax(self._by_component(self._log_mixture()), dim=0)
-        return torch.log_softmax(self._log_integrals(double=False), dim=0)
+        double = not self._trains and self._needed_precision() == torch.float64
+        return torch.log_softmax(self._log_integrals(double), dim=0).to(self.precision)
 
     def _by_component(self, logs: Tensor) -> Tensor:
         """log Σ exp over the units of every root layer: (R,) → (M,)."""
@@ -312,7 +315,8 @@ class SquaredCircuit(Queries, nn.Module):
         trusted = there and self._trains and not has_gaps(self.structure, x)
         evidence = None if trusted else self._evidence(x, missing)
         if evidence is not None and not evidence.is_complete:
-            return log_marginal(self.snapshot(trains=self._trains), evidence, components).to(self.precision)
+            snapshot = self.snapshot(trains=self._trains)
+            return self._attached(log_marginal(snapshot, evidence, components).to(self.precision))
         rows = (x if evidence is None else evidence.x).to(self._zero.device)
         density = self.log_densities if components else self.log_density
         is_one = self._is_one()
@@ -323,21 +327,30 @@ class SquaredCircuit(Queries, nn.Module):
             log_p = past_underflow(log_p, lambda lost: density(rows[lost], torch.float64))
         return log_p if is_one else log_p - self._log_z(real)
 
+    def _attached(self, log_p: Tensor) -> Tensor:
+        """With a gradient of zero, where rows show nothing and no weight was needed: batches may be such."""
+        if log_p.requires_grad or not torch.is_grad_enabled():
+            return log_p
+        learnt = [p for p in self.parameters() if p.requires_grad and p.numel()]
+        return log_p + 0.0 * torch.real(learnt[0]).flatten()[0] if learnt else log_p
+
     @torch.no_grad()
     def _needed_precision(self) -> torch.dtype:
         """Double where weights are so large or small that single precision does not hold their squares."""
-        if self.precision == torch.float64 or not self.stacks():
-            return self.precision
-        sizes = torch.cat([_sizes(stack) for stack in self.stacks()])
-        within = (sizes == 0) | ((sizes > 1 / LARGE) & (sizes < LARGE))
-        return torch.float32 if bool(within.all()) else torch.float64
+        least, most = _extremes([_sizes(stack) for stack in self.stacks()])
+        if self.precision == torch.float64:
+            _require_squares(least, most)
+            return torch.float64
+        rarest, _ = _extremes([self._log_mixture(torch.float64).exp()])
+        within = min(least, rarest) > 1 / LARGE and most < LARGE
+        return torch.float32 if within else torch.float64
 
     def _log_z(self, real: torch.dtype) -> Tensor:
         """What a log-density is divided by: log Z, checked outside training steps."""
         try:
             log_z = self.log_partition(double=real == torch.float64).to(self.precision)
         except StructureError:
-            if not self._trains:
+            if not (self._trains and self.is_unitary):
                 raise
             return self._zero  # the training loss flatters the model, and a warning has said so
         if not self._trains and not bool(log_z.isfinite()):
@@ -416,8 +429,7 @@ class SquaredCircuit(Queries, nn.Module):
             x: rows of data.
             real: float32 or float64, the precision; default the model's own.
         """
-        squares, scales, mixture = self._roots(x, real or self.precision)
-        return _log_mixed(squares, scales, mixture)
+        return _log_mixed(*self._roots(x, real or self.precision))
 
     def log_densities(self, x: Tensor, real: torch.dtype | None = None) -> Tensor:
         """The same sum over the units r of every root layer by itself: (n, d) → (n, M)."""
@@ -426,10 +438,10 @@ class SquaredCircuit(Queries, nn.Module):
         return torch.stack([_log_mixed(*each) for each in zip(*roots, strict=True)], dim=1)
 
     def _roots(self, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """|v_r|² (R, n), s_r (R, n) and π_r (R,) of the root units, c_r = v_r exp(s_r)."""
+        """|v_r|² (R, n), s_r (R, n) and log π_r (R,) of the root units, c_r = v_r exp(s_r)."""
         inputs, input_scales = self._inputs(x, real)
         values, scales = self._network(inputs, self._matched_stacks(real), input_scales)
-        return values.square().sum(dim=1), scales, self.mixture().to(real)
+        return values.square().sum(dim=1), scales, self._log_mixture(real)
 
     def log_partition(self, double: bool = True) -> Tensor:
         """log Z, exact, by propagating Gram matrices; in double precision unless told otherwise."""
@@ -472,7 +484,9 @@ class SquaredCircuit(Queries, nn.Module):
         kept = self._kept()
         is_one = self.is_unitary and kept.all
         snapshot = self._snapshot(joined, kept, is_one)
-        return snapshot if is_one or self._needed_precision() == self.precision else snapshot.doubled()
+        if is_one or self._needed_precision() == self.precision:
+            return snapshot
+        return replace(snapshot.doubled(), mixture=self._log_mixture(torch.float64).exp())
 
     def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool) -> Snapshot:
         key = (joined, kept.inputs)
@@ -520,6 +534,23 @@ class SquaredCircuit(Queries, nn.Module):
         return values
 
 
+def _extremes(sizes: list[Tensor]) -> tuple[float, float]:
+    """The least and the largest of some numbers ≥ 0, leaving out zeros."""
+    every = torch.cat(sizes) if sizes else torch.ones(1)
+    present = every[every > 0]
+    return (float(present.min()), float(present.max())) if len(present) else (1.0, 1.0)
+
+
+def _require_squares(least: float, most: float) -> None:
+    """Refuse weights whose squares are no numbers in double precision either."""
+    if least < 1 / LARGEST or most > LARGEST:
+        value = least if least < 1 / LARGEST else most
+        raise ParameterError(
+            f"the largest entry of a weight is {value:.3g}, and its square no number in double precision. "
+            "Fix: multiply the weights by a number; no density depends on their size."
+        )
+
+
 def _sizes(stack: Tensor) -> Tensor:
     """The largest entry of every matrix, up to a factor of √2: (S, K1, K2) → (S,)."""
     parts = torch.view_as_real(stack) if stack.is_complex() else stack
@@ -536,14 +567,14 @@ class _StepState:
     is_trusted: bool = False  # fit has an optimiser that sees to it
 
 
-def _log_mixed(squares: Tensor, scales: Tensor, mixture: Tensor) -> Tensor:
+def _log_mixed(squares: Tensor, scales: Tensor, log_mixture: Tensor) -> Tensor:
     """log Σ_r π_r |v_r|² exp(2 s_r), −inf where that is 0: (R, n), (R, n), (R,) → (n,)."""
-    scales = torch.where(squares == 0, -torch.inf, scales)
-    largest = scales.amax(dim=0)
-    factors = torch.where(scales == -torch.inf, 0.0, (2 * (scales - largest)).exp())
-    density = mixture @ (squares * factors)
+    exponents = torch.where(squares == 0, -torch.inf, 2 * scales) + log_mixture.unsqueeze(1)
+    largest, there = exponents.detach().amax(dim=0), exponents > -torch.inf
+    factors = torch.where(there, torch.where(there, exponents - largest, 0.0).exp(), 0.0)
+    density = (squares * factors).sum(dim=0)
     positive = density > 0
-    return torch.where(positive, torch.where(positive, density, 1.0).log() + 2 * largest, -torch.inf)
+    return torch.where(positive, torch.where(positive, density, 1.0).log() + largest, -torch.inf)
 
 
 def _require_precision(dtype: Any) -> None:

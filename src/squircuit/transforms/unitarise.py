@@ -130,9 +130,11 @@ def _row_space(weight: Tensor) -> tuple[Tensor, Tensor]:
     """W = R Q with rows of Q an orthonormal basis of exactly the row space of W (at least one row)."""
     if _is_semi_unitary(weight):
         return weight, torch.eye(len(weight), dtype=weight.dtype)
-    u, s, q = torch.linalg.svd(weight, full_matrices=False)
+    # rows of length 1, so that a small row beside large ones is not taken for rounding of theirs
+    lengths = torch.linalg.vector_norm(weight, dim=1, keepdim=True)
+    u, s, q = torch.linalg.svd(weight / torch.where(lengths > 0, lengths, 1.0), full_matrices=False)
     rank = max(1, int((s > RANK * s[0]).sum()))
-    return q[:rank], u[:, :rank] * s[:rank]
+    return q[:rank], lengths * u[:, :rank] * s[:rank]
 
 
 def _is_semi_unitary(weight: Tensor) -> bool:

@@ -42,9 +42,9 @@ class Leaves:
 
     def open(self, group: InputGroup, folds: Slots) -> Message:
         """ℓ at every node, the same for all rows: (F, K, B·Q), the nodes of a row side by side."""
-        values = self._at_nodes(group, folds)
-        repeated = values.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
-        return scaled(repeated, matrix=False)
+        value, scale = self._at_nodes(group, folds)
+        repeated = value.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
+        return scaled(repeated, matrix=False, scale=scale.repeat(1, len(self.x)))
 
     def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
@@ -70,14 +70,14 @@ class Leaves:
 
     def _weighted(self, group: InputGroup, folds: Slots) -> Tensor:
         """Σ_q ω_q ℓ(x_q) ℓ(x_q)ᴴ: (F, B or 1, K, K)."""
-        values = self._at_nodes(group, folds)  # (F, K, Q)
+        values = plain(self._at_nodes(group, folds))  # (F, K, Q)
         weights = self.node_weights(tuple(group.variables[f] for f in folds)).to(values.real.dtype)
         return (values.unsqueeze(1) * weights.unsqueeze(2)) @ values.unsqueeze(1).mH
 
-    def _at_nodes(self, group: InputGroup, folds: Slots) -> Tensor:
+    def _at_nodes(self, group: InputGroup, folds: Slots) -> Message:
         assert self.nodes is not None
         rows = [self.nodes.rows[group.variables[f]] for f in folds]
-        return plain(evaluate_group(self.snapshot, group, folds, self.nodes.points[rows]))
+        return evaluate_group(self.snapshot, group, folds, self.nodes.points[rows])
 
     def _grams(self, group: InputGroup, folds: Slots) -> Tensor:
         """W (∫ φ φᴴ) Wᴴ, the identity if the circuit is normalised: (F, 1, K, K)."""

@@ -24,8 +24,8 @@ def scaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Messa
     Not by its norm, whose squares may overflow or vanish.
     """
     norm = value.detach().abs().amax(dim=(2, 3) if matrix else 1)
-    inverse = torch.where(norm > 0, 1 / norm, 0.0)
-    value = value * (inverse[:, :, None, None] if matrix else inverse.unsqueeze(1))
+    divisor = torch.where(norm > 0, norm, 1.0)  # one over the smallest floats is no number
+    value = value / (divisor[:, :, None, None] if matrix else divisor.unsqueeze(1))
     return Message(value, norm.log() if scale is None else norm.log() + scale)
 
 

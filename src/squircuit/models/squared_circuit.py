@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, final
 
@@ -22,7 +22,7 @@ from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import past_underflow
-from squircuit.execution.scaled import log_or_nothing, log_sum
+from squircuit.execution.scaled import log_sum
 from squircuit.inference.evidence import has_gaps, require_data
 from squircuit.inference.likelihood import log_integrals, log_marginal
 from squircuit.inference.normalisation import Kept, Normalisation
@@ -30,12 +30,11 @@ from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
-from squircuit.reference.inner_product import root_norms
 
 FAR = 1e-4
 """From the manifold: further than weights that rounding, or another precision, has moved."""
-LARGE, LARGEST = 1e12, 1e145
-"""Entries of weights, or one over them, whose squares single or double precision does not hold."""
+LARGE, LARGEST = 1e6, 1e145
+"""Rows of weights, or one over them, whose squares single or double precision does not hold beside others."""
 
 
 @final
@@ -336,7 +335,7 @@ class SquaredCircuit(Queries, nn.Module):
 
     @torch.no_grad()
     def _needed_precision(self) -> torch.dtype:
-        """Double where weights are so large or small that single precision does not hold their squares."""
+        """Double where rows of weights are so large or small that single does not hold their squares."""
         least, most = _extremes([_sizes(stack) for stack in self.stacks()])
         if self.precision == torch.float64:
             _require_squares(least, most)
@@ -455,20 +454,7 @@ class SquaredCircuit(Queries, nn.Module):
             stacks = [in_double(stack) if double else stack for stack in self.stacks()]
             norms = GramPropagation(self._network, stacks, self._family_values).log_norms(self.device)
             return self._by_component(norms + self._log_mixture().to(norms))
-        try:
-            snapshot = self._snapshot(False, kept, False)
-        except StructureError as error:  # marginals are not tractable; Z may be, pair by pair
-            norms = log_or_nothing(self._root_norms(error)).to(self.device)
-            return self._by_component(norms + self._log_mixture().to(norms))
-        return log_integrals(snapshot.doubled() if double else snapshot)
-
-    def _root_norms(self, error: StructureError) -> Tensor:
-        """∫ |c_r|² of the root units by the recursion over pairs of layers, (R,), or else the error."""
-        circuit = self.structure.with_weights({n: v.cpu() for n, v in self.weights().items()})
-        try:
-            return root_norms(circuit)[0]
-        except StructureError:
-            raise error from None
+        return log_integrals(self._snapshot(False, kept, False, torch.float64 if double else self.precision))
 
     # ------------------------------------------------------------------ queries
 
@@ -480,24 +466,24 @@ class SquaredCircuit(Queries, nn.Module):
             trains: in a training step, where a unitary model is taken to be normalised.
         """
         if trains and self._is_one():
-            return self._snapshot(joined, Kept(True, True), True)
+            return self._snapshot(joined, Kept(True, True), True, self.precision)
         kept = self._kept()
         is_one = self.is_unitary and kept.all
-        snapshot = self._snapshot(joined, kept, is_one)
-        if is_one or self._needed_precision() == self.precision:
-            return snapshot
-        return replace(snapshot.doubled(), mixture=self._log_mixture(torch.float64).exp())
+        real = self.precision if is_one else self._needed_precision()
+        return self._snapshot(joined, kept, is_one, real)
 
-    def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool) -> Snapshot:
+    def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool, real: torch.dtype) -> Snapshot:
         key = (joined, kept.inputs)
         if key not in self._forms:
             joins = self._normalisation.joined_roots(kept, always=joined)
             self._forms[key] = QueryForm(self.structure, self._network, joins)
-        form = self._forms[key]
+        form, mixture = self._forms[key], self._log_mixture(real).exp()
         if form.joining is not None:
-            return form.joined(self.structure.with_weights(self.weights()), self.mixture())
-        stacks, values = self._matched_stacks(self.precision), self._family_values
-        return form.direct(stacks, self.mixture(), values, is_normalised)
+            weights = {
+                n: v.to(real.to_complex() if v.is_complex() else real) for n, v in self.weights().items()
+            }
+            return form.joined(self.structure.with_weights(weights), mixture)
+        return form.direct(self._matched_stacks(real), mixture, self._family_values, is_normalised)
 
     def _matched_stacks(self, real: torch.dtype) -> list[Tensor]:
         """All stacks in one precision, complex where the circuit is."""
@@ -546,15 +532,15 @@ def _require_squares(least: float, most: float) -> None:
     if least < 1 / LARGEST or most > LARGEST:
         value = least if least < 1 / LARGEST else most
         raise ParameterError(
-            f"the largest entry of a weight is {value:.3g}, and its square no number in double precision. "
-            "Fix: multiply the weights by a number; no density depends on their size."
+            f"a row of a weight has the largest entry {value:.3g}, whose square is no number in double "
+            "precision. Fix: multiply the weights by a number; no density depends on their size."
         )
 
 
 def _sizes(stack: Tensor) -> Tensor:
-    """The largest entry of every matrix, up to a factor of √2: (S, K1, K2) → (S,)."""
+    """The largest entry of every row, up to a factor of √2: (S, K1, K2) → (S·K1,)."""
     parts = torch.view_as_real(stack) if stack.is_complex() else stack
-    return parts.detach().flatten(1).abs().amax(dim=1)
+    return parts.detach().flatten(2).abs().amax(dim=2).flatten()
 
 
 @dataclass

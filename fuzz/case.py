@@ -84,9 +84,9 @@ def _run(program: Program, random: Random, result: Result) -> None:
         _asked(program, name, random, result, 2)
         if not _aged(program, name, random, result):
             return
-        _asked(program, name, random, result, 5)
+        _asked(program, name, random, result, 4)
     else:
-        _asked(program, name, random, result, 5)
+        _asked(program, name, random, result, 4)
 
 
 def _aged(program: Program, name: str, random: Random, result: Result) -> bool:

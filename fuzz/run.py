@@ -30,7 +30,7 @@ def chunk(first: int, count: int) -> list[Any]:
     """Some seeds, in a process of its own."""
     import torch
 
-    from fuzz.case import Failure, Result, run
+    from fuzz.case import Failure, Result, raised, run
     from fuzz.questions import Problem
 
     torch.set_num_threads(1)
@@ -43,6 +43,8 @@ def chunk(first: int, count: int) -> list[Any]:
         except TimeoutError:
             problem = Problem("time", f"more than {LONGEST} s", "an answer")
             results.append(Result(seed, failures=[Failure(seed, problem, [], "")]))
+        except Exception as error:  # of the fuzzer itself, or raised by the library where nothing was asked
+            results.append(Result(seed, failures=[Failure(seed, raised("fuzzer", error), [], "")]))
     return results
 
 
@@ -132,9 +134,11 @@ def _report(kinds: dict[str, list[Any]], most: int) -> None:
     from fuzz.shrink import shrunk
 
     torch.set_num_threads(1)
-    for kind, failures in sorted(kinds.items(), key=lambda item: -len(item[1]))[:most]:
+    for number, (kind, failures) in enumerate(sorted(kinds.items(), key=lambda item: -len(item[1]))):
         seeds = ", ".join(str(failure.seed) for failure in failures[:6])
         print(f"\n=== {len(failures)} × {kind} (seeds {seeds}{' …' if len(failures) > 6 else ''})")
+        if number >= most:
+            continue
         first = min(failures, key=lambda failure: sum(map(len, failure.lines)))
         print(shrunk(first).text(), flush=True)
 

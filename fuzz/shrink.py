@@ -87,12 +87,19 @@ def _needed(lines: list[str]) -> list[str]:
 def _smaller(failure: Failure) -> Iterator[Failure]:
     """Failures with one thing less."""
     for number in reversed(range(len(failure.lines))):
-        yield replace(failure, lines=[*failure.lines[:number], *failure.lines[number + 1 :]])
+        lines = [*failure.lines[:number], *failure.lines[number + 1 :]]
+        if not failure.model.startswith("m") or failure.question is None or _is_asked_well(lines):
+            yield replace(failure, lines=lines)
     for question in failure.question.smaller() if failure.question is not None else ():
         yield replace(failure, question=question)
     for number in reversed(range(len(failure.lines))):
         for line in _rewritten(failure.lines[number]):
             yield replace(failure, lines=[*failure.lines[:number], line, *failure.lines[number + 1 :]])
+
+
+def _is_asked_well(lines: list[str]) -> bool:
+    """Models are asked in evaluation mode: in training mode unitary ones are taken to be normalised."""
+    return bool(lines) and (lines[-1].endswith(".eval()") or lines[-1].startswith("sq.fit("))
 
 
 def _rewritten(line: str) -> Iterator[str]:

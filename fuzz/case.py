@@ -120,6 +120,10 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
         return subject.oracle.roots_agree() is False
     except SquircuitError:
         return False
+    except FloatingPointError as error:  # which says that gradients are too large
+        if not _has_odd_scales(program.names[name]):
+            result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
+        return False
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
         return False
@@ -129,6 +133,12 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
     if begins and polar and not any("randn" in each for each in lines):
         _stays(program, name, lines, result)
     return True
+
+
+def _has_odd_scales(model: Any) -> bool:
+    """Some weight is so large or small that gradients, or one over them, are no numbers any more."""
+    sizes = [float(value.abs().max()) for value in model.state_dict().values() if value.numel()]
+    return any(size > 0 and not 1e-9 < size < 1e9 for size in sizes)
 
 
 def _stays(program: Program, name: str, lines: list[str], result: Result) -> None:
@@ -259,11 +269,28 @@ def _is_tractable(subject: Subject, root: Any) -> bool:
         weight = getattr(layer, "weight", None)
         if weight is not None and weight.constraint not in ("semi-unitary", "fixed"):
             return False
+    if not _is_promised([layer for layer in oracle.layers([root]) if not layer.inputs]):
+        return False
     limit = 1e-10 if subject.precision < 1e-10 else 1e-6
     return (
         oracle.inputs_apart(True, [root])
         and max(oracle.input_error([root]), oracle.sum_error([root])) < limit
     )
+
+
+def _is_promised(inputs: list[Any]) -> bool:
+    """Input layers over one variable are orthogonal for all weights that their constraints allow.
+
+    They are rows of one matrix over the same functions, or nothing of them is learnt.
+    """
+    for i, a in enumerate(inputs):
+        for b in inputs[i + 1 :]:
+            one = a.weight is b.weight and a.family == b.family and dict(a.parameters) == dict(b.parameters)
+            learnt = a.parameters or b.parameters or any(x.weight is None for x in (a, b))
+            fixed = not learnt and all(x.weight.constraint == "fixed" for x in (a, b))
+            if a.variable == b.variable and not (one or fixed):
+                return False
+    return True
 
 
 def raised(question: str, error: Exception) -> Problem:

@@ -128,7 +128,7 @@ def matrix(random: Random, shape: tuple[int, ...], is_complex: bool) -> Any:
     if kind == "row" and len(shape) == 2:
         return value * (np.arange(shape[0]) != random.integers(shape[0]))[:, None]
     if kind == "tiny":
-        return value * choice(random, (1e-4, 1e-8, 1e-12, 1e-30, 1e-150))
+        return value * choice(random, (1e-4, 1e-8, 1e-12, 1e-30, 1e-130))
     if kind == "huge":
         return value * choice(random, (1e4, 1e8, 1e30))
     if kind == "spread" and len(shape) == 2:

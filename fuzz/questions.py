@@ -129,6 +129,7 @@ def different(
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         wrong |= np.abs(np.exp(found - top) - np.exp(log - top)) > np.exp(tolerance - top)
+    wrong &= ~(np.abs(found - log) <= 4 * subject.precision * np.abs(log))  # the answer itself is rounded
     if not wrong.any():
         return None
     return Problem(question, _shown(found, wrong), _shown(log, wrong), detail)
@@ -1009,15 +1010,21 @@ class Gradient(OfRows):
         model = subject.model
         generator = torch.Generator().manual_seed(self.seed)
         slope, ahead, behind = 0.0, {}, {}
+        kept = {name: p.detach().clone() for name, p in model.named_parameters()}
         for (name, p), g in zip(model.named_parameters(), answer, strict=True):
             way = _direction(p.detach(), getattr(p, "constraint", "free"), generator)
             if g is not None:
                 slope += float((g.conj() * way).real.sum())
             ahead[name], behind[name] = p.detach() + self.step * way, p.detach() - self.step * way
         pairs = [self._moved(subject, weights) for weights in (ahead, behind)]
-        if any(pair is None for pair in pairs):
+        near = [{n: (w + 9 * kept[n]) / 10 for n, w in weights.items()} for weights in (ahead, behind)]
+        nearer = [self._moved(subject, weights) for weights in near]
+        if any(each is None for each in (*pairs, *nearer)):
             return None
         expected = (pairs[0] - pairs[1]) / (2 * self.step)
+        again = (nearer[0] - nearer[1]) / (0.2 * self.step)
+        if not abs(expected - again) <= 1e-3 * (1 + abs(again)):
+            return None  # so curved, or rounded, that differences tell nothing
         curvature = abs(pairs[0] + pairs[1] - 2 * subject.log_prob(self.rows, self.mask)[0].sum()) / self.step
         limit = 1e-4 * (1 + abs(expected) + abs(slope)) + 0.02 * curvature
         return unequal(subject, self.kind, slope, np.array(expected), np.array(limit))

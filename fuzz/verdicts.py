@@ -205,7 +205,9 @@ def _integrated(question: CircuitQuestion, subject: CircuitSubject, answer: Any)
         parts.append((np.broadcast_to(_plain(found), shape) * np.exp(weight)[..., None]).sum(axis=axes))
         sizes = np.broadcast_to(np.exp(np.minimum(found.bound[1], 300)), shape)
         limits.append((sizes * np.exp(weight)[..., None]).sum(axis=axes))
-    limit = ROUNDING * np.concatenate(limits, axis=1)
+    # nodes far from 0 are rounded, and phases with them
+    far = max((float(np.abs(oracle.rules[v][0]).max()) for v in question.over), default=0.0)
+    limit = (ROUNDING + 1e-15 * far) * np.concatenate(limits, axis=1)
     return _compare(subject, question.kind, answer, np.concatenate(parts, axis=1), limit)
 
 

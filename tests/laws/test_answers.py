@@ -389,7 +389,7 @@ def test_far_from_the_data_log_densities_stay_finite_and_exact(dtype, far):
         assert alone == pytest.approx(expected + math.log(math.pi) / 2, rel=relative)
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e-8, 1e8, 1e30, 1e150])
+@pytest.mark.parametrize("scale", [1e-140, 1e-30, 1e-8, 1e8, 1e30, 1e140])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_answers_do_not_depend_on_the_size_of_free_weights(scale, dtype):
     if dtype == torch.float32 and not 1e-35 < scale < 1e35:

@@ -124,7 +124,13 @@ class MessageRoots:
 
 
 def _square_root(matrix: Tensor) -> Tensor:
-    """L with R = L Lᴴ for positive semi-definite matrices that may be singular: (…, K, K)."""
-    values, vectors = torch.linalg.eigh(matrix)
-    root: Tensor = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+    """L with R = L Lᴴ for positive semi-definite matrices that may be singular: (…, K, K).
+
+    Units are brought to length 1 first: those that are small beside others keep their digits, which count
+    where a weight above is as large.
+    """
+    lengths = matrix.diagonal(dim1=-2, dim2=-1).real.clamp_min(0).sqrt().unsqueeze(-1)  # (…, K, 1)
+    inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
+    values, vectors = torch.linalg.eigh(matrix * inverse * inverse.mT)
+    root: Tensor = lengths * vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
     return root

@@ -10,12 +10,14 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError
 from squircuit.execution.precision import tf32
+from squircuit.families.quadrature import POINTS
 from squircuit.inference.evidence import Evidence, is_discrete
 from squircuit.inference.inversion import draw_index
 from squircuit.inference.likelihood import log_total, messages
 from squircuit.inference.marginals import require_positive
 from squircuit.inference.message_roots import MessageRoots
 from squircuit.inference.messages import Messages, block_size
+from squircuit.inference.nodes import breakpoints
 from squircuit.inference.snapshot import Snapshot
 from squircuit.inference.walk import Walk
 
@@ -80,9 +82,16 @@ def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:
 def _drawn(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
     """(n, m, d) float64, in blocks of samples that keep intermediate results bounded."""
     widest = max((stack.shape[-1] for stack in found.snapshot.plan.stacks), default=1)
-    block = max(1, block_size(evidence.x.device) // (len(evidence) * widest))
+    entries = max(widest, _nodes(found.snapshot) * max(found.snapshot.plan.pools))
+    block = max(1, block_size(evidence.x.device) // (len(evidence) * entries))
     parts = [_block(found, evidence, min(block, count - i), generator) for i in range(0, count, block)]
     return torch.cat(parts) if parts else evidence.x.new_zeros(0, *evidence.x.shape)
+
+
+def _nodes(snapshot: Snapshot) -> int:
+    """The most nodes that a continuous variable is drawn with; states are as many as weights have columns."""
+    continuous = [v for v, domain in snapshot.circuit.domains.items() if not domain.is_discrete]
+    return max((2 * POINTS * len(breakpoints(snapshot, v)) for v in continuous), default=1)
 
 
 def _block(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:

@@ -180,7 +180,9 @@ class SquaredCircuit(Queries, nn.Module):
         """The value of every parameter of the circuit, by its name there."""
         values = {name: getattr(self, stack)[i] for name, (stack, i) in self._places.items()}
         pi = self.structure.root_weights
-        return values if pi is None else {**values, self.structure.parameter_name(pi): self.mixture()}
+        if pi is None:
+            return values
+        return {**values, self.structure.parameter_name(pi): self._log_mixture(torch.float64).exp()}
 
     def circuit(self) -> Circuit:
         """The circuit with the model's present weights, detached: for checks and exact algorithms."""

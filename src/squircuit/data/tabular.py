@@ -24,6 +24,7 @@ from squircuit.data.sources import CsvSource, NumpySource, Source
 from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families import Family
 from squircuit.storage.checks import require_readable, status
+from squircuit.storage.words import listed
 
 Wishes = Mapping[str, str] | Sequence[str] | None
 CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
@@ -195,14 +196,14 @@ def matched(source: Source, schema: Schema) -> list[str]:
         if len(source.names) != len(schema.columns):
             raise DataError(
                 f"{source.path}: {len(source.names)} columns, expected {len(schema.columns)}. "
-                f"Fix: give one for each of {', '.join(schema.names[:8])}."
+                f"Fix: give one for each of {listed(schema.names)}."
             )
         return list(source.names)
     present = frozenset(source.names)
     for name in schema.names:
         if name not in present:
             raise DataError(
-                f"{source.path}: there is no column {name!r}, only {', '.join(source.names[:8])}. "
+                f"{source.path}: there is no column {name!r}, only {listed(source.names)}. "
                 "Fix: add it or rename one, or pass header=False if the first line holds data."
             )
     return list(schema.names)
@@ -281,9 +282,8 @@ def _warn_of_names(source: Source, columns: Sequence[Column]) -> None:
 def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
     constant = [column.name for column in columns if column.size == 1]
     if constant:
-        listed = ", ".join(constant[:8]) + (" and more" if len(constant) > 8 else "")
         warnings.warn(
-            f"{source.path}: constant columns: {listed}. They have probability 1 and teach nothing; any "
+            f"{source.path}: constant columns: {listed(constant)}. They have probability 1 and teach nothing; any "
             "other value will be an unknown category. Leave them out with columns={name: 'drop'}.",
             stacklevel=5,
         )

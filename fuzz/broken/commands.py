@@ -8,13 +8,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from typer.testing import CliRunner
-
 from broken.judge import Case, require, unclear
 from broken.models import NAME, crafted_model, originals
 from broken.mutate import mutated_bytes
 from broken.runs import some_options
 from broken.tables import good_files, people, some_table
+from typer.testing import CliRunner
+
 from squircuit.cli import app
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load as read_tensors
-from torch import Tensor
-
-import squircuit as sq
 from broken.bombs import deflated_zeros
 from broken.judge import Case, require
 from broken.mutate import HOSTILE, dumps, mutated_bytes, mutated_document
 from broken.tables import people
+from safetensors.torch import load as read_tensors
+from torch import Tensor
+
+import squircuit as sq
 from squircuit.families.domain import Finite
 
 NAME = "model.safetensors"

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
-
-import squircuit as sq
 from broken.judge import Case, require
 from broken.models import NUMBERS, packed, signed, unpacked
 from broken.mutate import dumps, mutated_bytes, mutated_document
+
+import squircuit as sq
 from squircuit.cli.options import options
 from squircuit.presets import load as load_preset
 from squircuit.presets import names as preset_names

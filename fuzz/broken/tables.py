@@ -14,11 +14,11 @@ from random import Random
 from typing import Any
 
 import numpy as np
-
-import squircuit as sq
 from broken.bombs import deflated_zeros, gzip_bomb, npz_bomb, png, png_bomb, zipped
 from broken.judge import Case, require
 from broken.mutate import mutated_bytes
+
+import squircuit as sq
 
 Files = Mapping[str, bytes]
 WIDE = 2000

@@ -63,7 +63,8 @@ class ImageSource(Source):
         levels = self._levels(file)
         if levels.shape != self.shape:
             raise DataError(
-                f"{shown(file)}: an image of shape {levels.shape}, but {shown(Path(self.files[0].name))} has {self.shape}. "
+                f"{shown(file)}: an image of shape {levels.shape}, but {shown(Path(self.files[0].name))} has "
+                f"{self.shape}. "
                 "Fix: make all images of one size, all grey or all in colour."
             )
         return levels.reshape(-1)
@@ -86,12 +87,13 @@ class ImageSource(Source):
         shape = (image.height, image.width) + (() if image.mode in GREY else (3,))
         if math.prod(shape) > MOST:
             raise DataError(
-                f"{shown(file)}: an image of shape {shape} has {math.prod(shape):,} values, each a column; {MOST:,} "
-                "are the most. Fix: make all images smaller, such as 32×32."
+                f"{shown(file)}: an image of shape {shape} has {math.prod(shape):,} values, each a column; "
+                f"{MOST:,} are the most. Fix: make all images smaller, such as 32×32."
             )
         if image.mode == "F" or image.mode.startswith("I"):
             raise DataError(
-                f"{shown(file)}: levels of more than 8 bits ({image.mode}). Fix: save images with levels 0 to 255."
+                f"{shown(file)}: levels of more than 8 bits ({image.mode}). "
+                "Fix: save images with levels 0 to 255."
             )
 
 

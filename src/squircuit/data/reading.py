@@ -72,8 +72,8 @@ def require_names(path: Path, names: Sequence[str], fix: str = "") -> None:
             )
         if len(repr(name)) > LONGEST:
             raise DataError(
-                f"{path}: the name {printable(name, 40)!r} of column {position} has {len(name):,} characters. "
-                f"Fix: give it a shorter one{fix}."
+                f"{path}: the name {printable(name, 40)!r} of column {position} has {len(name):,} "
+                f"characters. Fix: give it a shorter one{fix}."
             )
         seen.add(name)
 

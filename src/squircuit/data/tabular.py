@@ -283,8 +283,8 @@ def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
     constant = [column.name for column in columns if column.size == 1]
     if constant:
         warnings.warn(
-            f"{source.path}: constant columns: {listed(constant)}. They have probability 1 and teach nothing; any "
-            "other value will be an unknown category. Leave them out with columns={name: 'drop'}.",
+            f"{source.path}: constant columns: {listed(constant)}. They have probability 1 and teach nothing; "
+            "any other value will be an unknown category. Leave them out with columns={name: 'drop'}.",
             stacklevel=5,
         )
 

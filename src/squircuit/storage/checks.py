@@ -89,7 +89,8 @@ def require_header(
         )
     if header.get("kind") != kind:
         raise FormatError(
-            f"{file}: of kind {printable(header.get('kind'), 40)!r}, not {kind!r}. Fix: pass a file of kind {kind!r}."
+            f"{file}: of kind {printable(header.get('kind'), 40)!r}, not {kind!r}. "
+            f"Fix: pass a file of kind {kind!r}."
         )
     return header
 

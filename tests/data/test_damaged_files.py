@@ -477,3 +477,9 @@ def test_names_of_images_are_shown_on_one_line(tmp_path):
     with pytest.raises(DataError) as caught:
         read(tmp_path)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("unit", [1e-320, 1e-200])
+def test_different_numbers_have_a_deviation_above_0(unit, write):
+    (column, _) = read(write(f"a,b\n{unit},1\n{2 * unit},2\n{3 * unit},3\n")).columns
+    assert column.scale > 0

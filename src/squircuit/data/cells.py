@@ -49,6 +49,13 @@ def as_cells(values: Iterable[Any]) -> Cells:
     return array.astype(np.float64 if array.dtype.kind in "fiub" else object)
 
 
+def columns_of(rows: NDArray[Any]) -> tuple[Cells, ...]:
+    """The columns of an (n, d) array as cells."""
+    if rows.dtype.kind in "fiub":
+        return tuple(np.ascontiguousarray(rows.T, dtype=np.float64))  # at once: there may be very many
+    return tuple(as_cells(column) for column in rows.T)
+
+
 def _require_characters(texts: Cells) -> None:
     """Refuse bytes of a file that are no characters of any alphabet: Python breaks where it meets them."""
     codes = np.ascontiguousarray(texts).view(texts.dtype.byteorder + "u4")

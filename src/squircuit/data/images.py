@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.data.cells import as_cells
+from squircuit.data.cells import columns_of
 from squircuit.data.optional import need
 from squircuit.data.png import require_whole
 from squircuit.data.reading import readable
@@ -57,7 +57,7 @@ class ImageSource(Source):
         for start in range(0, len(self.files), CHUNK):
             files = self.files[start : start + CHUNK]
             rows = np.stack([self._row(file) for file in files])[:, chosen]
-            yield Chunk(tuple(names), tuple(as_cells(column) for column in rows.T), _place(files))
+            yield Chunk(tuple(names), columns_of(rows), _place(files))
 
     def _row(self, file: Path) -> NDArray[np.uint8]:
         levels = self._levels(file)

@@ -19,7 +19,7 @@ from typing import IO, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.data.cells import as_cells, number
+from squircuit.data.cells import columns_of, number
 from squircuit.data.reading import MOST_COLUMNS, plausible, readable, require_memory, require_names
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, ParameterError
@@ -196,7 +196,7 @@ class NumpySource(Source):
 
     def chunk(self, rows: NDArray[Any], names: Sequence[str], start: int = 0) -> Chunk:
         with _names_file(self.path):
-            cells = tuple(as_cells(column) for column in np.asarray(rows).T)
+            cells = columns_of(np.asarray(rows))
         return Chunk(tuple(names), cells, lambda row: f"{self.path}, row {start + row}")
 
 

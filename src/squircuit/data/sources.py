@@ -29,6 +29,8 @@ CHUNK = 65_536
 """Rows that are in memory at once."""
 MOST_LINE = 2**26
 """Characters of one line of a CSV file."""
+BLANK, MOST_BLANK = frozenset({"\n", "\r\n", "\r"}), 2**20
+"""Blank lines are passed over, but not for ever."""
 HEADERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -315,11 +317,22 @@ def last_quote(lines: Iterable[str], delimiter: str) -> tuple[int | None, bool]:
 
 
 def _lines_of(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
-    """The lines of a text; a file that is one endless line does not fill the memory."""
+    """The lines of a text; small files of endless lines, or of endless blank ones, are soon refused."""
+    most = plausible(path.stat().st_size) if path.suffix.lower() == ".gz" else math.inf
+    blank = 0
     while line := stream.readline(MOST_LINE + 1):
+        most -= len(line)
+        blank = blank + 1 if line in BLANK else 0
         if len(line) > MOST_LINE:
             raise DataError(
                 f"{path}: a line of more than {MOST_LINE:,} characters. Fix: end every row with a new line."
+            )
+        if blank > MOST_BLANK:
+            raise DataError(f"{path}: more than {MOST_BLANK:,} blank lines. Fix: delete them.")
+        if most < 0:
+            raise DataError(
+                f"{path}: it becomes far larger when it is decompressed than tables do. "
+                "Fix: if you trust it, decompress it with gunzip and pass the plain file."
             )
         yield line
 

@@ -291,7 +291,8 @@ def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
     if constant:
         warnings.warn(
             f"{source.path}: constant columns: {listed(constant)}. They have probability 1 and teach "
-            "nothing, and any other value will be an unknown category. Leave them out with columns={name: 'drop'}.",
+            "nothing; any other value will be an unknown category. Leave them out with "
+            "columns={name: 'drop'}.",
             stacklevel=5,
         )
 

@@ -483,3 +483,13 @@ def test_names_of_images_are_shown_on_one_line(tmp_path):
 def test_different_numbers_have_a_deviation_above_0(unit, write):
     (column, _) = read(write(f"a,b\n{unit},1\n{2 * unit},2\n{3 * unit},3\n")).columns
     assert column.scale > 0
+
+
+def test_endless_blank_lines_are_refused(write):
+    refused(write(gzip.compress(b"\n" * 2**21), "a.csv.gz"), "blank lines")
+    refused(write(gzip.compress(b"a,b\n" + b"\r\n" * 2**21), "b.csv.gz"), "blank lines")
+
+
+def test_tables_that_become_far_too_large_are_refused(write, monkeypatch):
+    monkeypatch.setattr("squircuit.data.reading.SMALL", 10_000)
+    refused(write(gzip.compress(b"0,1\n" * 100_000), "a.csv.gz"), "gunzip")

@@ -108,3 +108,31 @@ def test_the_learning_rate_warms_up_never_exceeds_its_largest_and_ends_at_its_sh
     assert rest == sorted(rest, reverse=True)
     if steps == 1000:
         assert rest[-1] == pytest.approx(1.0 if kind == "constant" else 0.25, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lr: !!timestamp x",
+        "epochs: 2020-99-99",
+        "a: &a [1]\nb: *a",
+        "x: &a [1, 1]\n" + "".join(f"b{i}: &b{i} [*a, *a]\n" for i in range(9)),
+        "lr: " + "1" * 400,
+        "seed: 0x" + "f" * 5000,
+        "self: 1",
+        "cls: 1",
+        "source: 1",
+        '"x\\ny": 1',
+        "x" * 5000 + ": 1",
+        "epochs: " + "x" * 5000,
+        "# " + "x" * 100_000,
+    ],
+    ids=range(13),
+)
+def test_hostile_files_of_options_are_refused_on_one_short_line(tmp_path, text):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(sq.SquircuitError) as caught:
+        sq.TrainingConfig.of(tmp_path / "a.yaml")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+    assert "Fix: " in str(caught.value)

@@ -24,7 +24,7 @@ SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", 
 GREY = frozenset({"1", "L", "LA"})
 CHUNK = 1024
 """Images that are in memory at once."""
-MOST = 2**18
+MOST = 2**17
 """Values of an image: no model is as wide as a photograph."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,8 @@ def _first(column: Column) -> float | None:
     if column.kind != "continuous" and (column.is_text or not column.categories):
         return None
     first = column.categories[0] if column.categories else 0.0
+    if not math.isfinite(first):
+        return None
     if column.size > 1 and column.categories != tuple(range(int(first), int(first) + column.size)):
         return None
     return float(first)

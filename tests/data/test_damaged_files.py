@@ -493,3 +493,14 @@ def test_endless_blank_lines_are_refused(write):
 def test_tables_that_become_far_too_large_are_refused(write, monkeypatch):
     monkeypatch.setattr("squircuit.data.reading.SMALL", 10_000)
     refused(write(gzip.compress(b"0,1\n" * 100_000), "a.csv.gz"), "gunzip")
+
+
+def test_the_checksum_of_an_array_is_compared_also_where_bytes_follow_it(tmp_path):
+    stream = io.BytesIO()
+    np.save(stream, np.arange(6.0).reshape(3, 2))
+    file = tmp_path / "a.npz"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.npy", stream.getvalue() + b"more")
+    assert read(file).rows.shape == (3, 2)
+    file.write_bytes(file.read_bytes().replace(b"more", b"mare"))
+    refused(file, "CRC")

@@ -27,6 +27,8 @@ from squircuit.storage.words import one_line, printable
 
 CHUNK = 65_536
 """Rows that are in memory at once."""
+BLOCK = 2**20
+"""Bytes that are passed over at once."""
 MOST_LINE = 2**26
 """Characters of one line of a CSV file."""
 BLANK, MOST_BLANK = frozenset({"\n", "\r\n", "\r"}), 2**20
@@ -217,11 +219,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as stream:
             shape, dtype = _header(stream, path)
             there = path.stat().st_size - stream.tell()
-        if there < math.prod(shape) * dtype.itemsize:
-            raise ValueError(
-                f"its header promises {math.prod(shape) * dtype.itemsize} bytes, {there} are there"
-            )
-        if math.prod(shape) == 0:
+        if _require_promised(shape, dtype, there) == 0:
             return {"": np.empty(shape, dtype)}  # nothing to be mapped
         return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
 
@@ -229,15 +227,30 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _archived(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a .npz file, each looked at before it is unpacked."""
     with zipfile.ZipFile(path) as archive:
-        _require_small(path, sum(part.file_size for part in archive.infolist()))
-        names = [name for name in archive.namelist() if name.endswith(".npy")]
-        for name in names:
-            with archive.open(name) as stream:
-                _header(stream, path)
-    if not names:
+        parts = [part for part in archive.infolist() if part.filename.endswith(".npy")]
+        _require_small(path, sum(part.file_size for part in parts))
+        arrays = {part.filename.removesuffix(".npy"): _unpacked(path, archive, part) for part in parts}
+    if not arrays:
         raise DataError(f"{path}: the file holds no array. Fix: save one with numpy.savez.")
-    with np.load(path, allow_pickle=False) as content:
-        return {name.removesuffix(".npy"): np.asarray(content[name]) for name in names}
+    return arrays
+
+
+def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
+    with archive.open(part) as stream:
+        _require_promised(*_header(stream, path), part.file_size)
+    with archive.open(part) as stream:
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        while stream.read(BLOCK):
+            pass  # to the end, where the checksum is compared
+    return array
+
+
+def _require_promised(shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> int:
+    """The bytes that a header promises, no more than are there."""
+    promised = math.prod(shape) * dtype.itemsize
+    if there < promised:
+        raise ValueError(f"its header promises {promised} bytes, {there} are there")
+    return promised
 
 
 def _require_small(path: Path, size: int) -> None:

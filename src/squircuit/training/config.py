@@ -24,6 +24,8 @@ SCHEDULES = ("cosine", "constant", "step")
 UNITS = ("auto", "bits", "nats")
 MOST_BYTES = 2**16
 """Bytes of a file of options, which is short."""
+DEEPEST = 64
+"""Lists within lists of a YAML file."""
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,17 @@ def _document(path: Path) -> Any:
 
 
 def _without_aliases(yaml: Any, text: str) -> Any:
-    """What YAML text holds; some hundred bytes of aliases of aliases would fill any memory."""
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-        raise ContentError("aliases, such as *name, are not read")
+    """What YAML text holds; some hundred bytes of aliases of aliases would fill any memory.
+
+    Its parser takes a time that grows with the square of the depth.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ContentError("lists or mappings are nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            raise ContentError("aliases, such as *name, are not read")
     return yaml.safe_load(text)
 
 

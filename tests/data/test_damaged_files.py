@@ -504,3 +504,11 @@ def test_the_checksum_of_an_array_is_compared_also_where_bytes_follow_it(tmp_pat
     assert read(file).rows.shape == (3, 2)
     file.write_bytes(file.read_bytes().replace(b"more", b"mare"))
     refused(file, "CRC")
+
+
+def test_parts_of_archives_that_are_no_arrays_are_refused(tmp_path):
+    file = tmp_path / "a.npz"
+    np.savez(file, a=np.arange(3), b=np.arange(3))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("c.n`y", b"damaged name")
+    refused(file, "no array")

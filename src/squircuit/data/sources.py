@@ -227,7 +227,10 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _archived(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a .npz file, each looked at before it is unpacked."""
     with zipfile.ZipFile(path) as archive:
-        parts = [part for part in archive.infolist() if part.filename.endswith(".npy")]
+        parts = archive.infolist()
+        for part in parts:
+            if not part.filename.endswith(".npy"):  # to pass it over would lose a column where it is damaged
+                raise ValueError(f"{printable(part.filename, 40)!r} in it is no array")
         _require_small(path, sum(part.file_size for part in parts))
         arrays = {part.filename.removesuffix(".npy"): _unpacked(path, archive, part) for part in parts}
     if not arrays:

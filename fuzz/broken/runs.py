@@ -81,7 +81,12 @@ def _earlier(content: bytes) -> bytes:
     """The checkpoint of a run that has one epoch to go."""
     tensors, header = unpacked(content)
     state = json.loads(header["document"])
-    state |= {"epoch": EPOCHS - 1, "stopped": "interrupted", "rows": state["rows"][: EPOCHS - 1]}
+    rows = state["rows"][: EPOCHS - 1]
+    best = min(state["best_epoch"], EPOCHS - 1)
+    state |= {"epoch": EPOCHS - 1, "step": rows[-1]["step"], "best_epoch": best, "rows": rows}
+    state["stopped"] = "interrupted"
+    counts = {name for name in tensors if name.startswith("optimiser.step.")}
+    tensors |= {name: torch.full_like(tensors[name], state["step"]) for name in counts}
     return signed(tensors, header["complex"], json.dumps(state), "checkpoint")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -11,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import squircuit as sq
-from squircuit.data import Column, read
+from squircuit.data import Column, Schema, read
+from squircuit.data.as_is import AsIs
+from squircuit.data.facts import FAR, Facts
+from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, ParameterError
 
 
@@ -122,3 +126,59 @@ def test_periodic_columns_wrap_by_whole_periods(values, period, start):
     assert (wrapped < column.high).all()
     turns = (np.array(values) - wrapped) / (column.high - column.low)
     np.testing.assert_allclose(turns, np.round(turns), atol=1e-7)
+
+
+@given(
+    rows=st.lists(
+        st.lists(
+            st.sampled_from([0.0, 1.0, 2.0, -3.5, 1e31, math.nan, math.inf, -math.inf]),
+            min_size=4,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=70,
+    )
+)
+def test_facts_of_columns_together_are_those_of_each_alone(rows):
+    columns = list(np.array(rows).T)
+    texts = [np.array([str(v) for v in column], dtype=object) for column in columns]
+    everything = [*columns, *texts, np.array(["a", *texts[0][1:]], dtype=object)]
+    together = Facts.of_columns(everything, str)
+    assert together == [Facts.of(cells, str) for cells in everything]
+    for cells, facts in zip(columns, together, strict=False):
+        known = cells[np.isfinite(cells)]
+        assert facts.missing == np.isnan(cells).sum()
+        assert facts.numbers == facts.count == len(cells) - facts.missing
+        assert facts.distinct == {v for v in cells.tolist() if not math.isnan(v)}
+        assert (facts.farthest is not None) == bool((known > FAR).any())
+        if len(known):
+            assert (facts.low, facts.high) == (known.min(), known.max())
+            assert facts.mean == pytest.approx(known.mean())
+            assert facts.squares == pytest.approx(((known - known.mean()) ** 2).sum())
+            assert facts.integral == bool((known == np.floor(known)).all())
+
+
+@given(data=st.data())
+def test_rows_encoded_at_once_are_those_encoded_column_by_column(data):
+    kinds = [
+        Column("a", "count", low=2, high=5),
+        Column("b", "categorical", (7,)),
+        Column("c", "binary", (3, 4)),
+        Column("d", "continuous"),
+        Column("e", "categorical", (1.5,)),
+        Column("f", "categorical", (0, 2)),
+        Column("g", "binary", (-math.inf, 1)),
+    ]
+    schema = Schema(tuple(data.draw(st.lists(st.sampled_from(kinds), min_size=1, unique=True))))
+    value = st.sampled_from([2.0, 3.0, 4.0, 7.0, 1.5, 0.0, -0.0, math.nan, math.inf])
+    cells = [np.array(data.draw(st.lists(value, min_size=3, max_size=3))) for _ in schema.columns]
+    chunk = Chunk(schema.names, tuple(cells), str)
+    quick = AsIs(schema).encode_chunk(chunk)
+    if quick is not None:
+        slow = schema.encode_chunk(chunk)
+        assert quick.rows.dtype == slow.rows.dtype
+        np.testing.assert_array_equal(quick.rows, slow.rows)
+        np.testing.assert_array_equal(quick.missing, slow.missing)
+    elif not {"f", "g"} & set(schema.names):
+        with pytest.raises(DataError):
+            schema.encode_chunk(chunk)

@@ -11,6 +11,7 @@ import struct
 import sys
 import time
 import warnings
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -178,7 +179,7 @@ def test_pickles_are_never_opened(write, name):
     stream = io.BytesIO()
     objects = np.array([[Trap(), 1]], dtype=object)
     (np.save if name == "data.npy" else np.savez)(stream, objects, allow_pickle=True)
-    refused(write(stream.getvalue(), name), "cannot be read as NumPy")
+    refused(write(stream.getvalue(), name), "of object")
 
 
 @pytest.mark.parametrize("second", [np.arange(3) * 1j, np.array(["2020-01-01"] * 3, dtype="datetime64[D]")])
@@ -401,3 +402,113 @@ def test_rows_that_do_not_fit_into_memory_are_one_error(write, monkeypatch):
     np.savez_compressed(stream, np.zeros((1000, 1000)))
     monkeypatch.setattr("squircuit.data.reading.memory", lambda: 10**6)
     refused(write(stream.getvalue(), "data.npz"), "do not fit into memory")
+
+
+def npy_of(descr, shape, data=bytes(64)):
+    head = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data
+
+
+@pytest.mark.parametrize("descr", ["'<U0'", "'|V0'", "'|S0'", "[('a', '|V0')]", "'<c16'", "'|O'"])
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_arrays_without_numbers_or_texts_are_refused_before_they_are_mapped(descr, name, write):
+    """NumPy divides by the size of a type in C: one of size 0 would end the process."""
+    content = npy_of(descr, (4, 2))
+    if name.endswith("npz"):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as archive:
+            archive.writestr("a.npy", content)
+        content = stream.getvalue()
+    refused(write(content, name))
+
+
+@pytest.mark.parametrize("shape", ["(-1, 2)", "(2.0, 2)", "(True, 2)", f"({2**62}, 8)", "()", "(4, 200)"])
+def test_shapes_that_are_not_in_the_file_are_refused(shape, write):
+    refused(write(npy_of("'<f8'", shape), "a.npy"))
+
+
+def test_bytes_that_are_no_characters_are_refused(write):
+    refused(write(npy_of("'<U4'", (2, 2), b"\xff" * 64), "a.npy"), "no characters")
+
+
+def test_small_archives_of_large_arrays_are_refused_before_they_are_unpacked(tmp_path):
+    file = tmp_path / "bomb.npz"
+    np.savez_compressed(file, rows=np.zeros((2**27, 1), dtype=np.uint8))
+    refused(file, "in a file so small")
+
+
+def png_of(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    stream = io.BytesIO()
+    image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(stream, format="png")
+    (tmp_path / "i").mkdir()
+    return tmp_path / "i" / "a.png", stream.getvalue()
+
+
+def test_an_image_that_is_cut_off_anywhere_is_refused(tmp_path):
+    file, content = png_of(tmp_path)
+    for length in range(1, len(content)):
+        file.write_bytes(content[:length])
+        with pytest.raises(DataError, match=r"a\.png"):
+            read(file.parent)
+
+
+def test_an_image_with_any_byte_changed_is_refused(tmp_path):
+    file, content = png_of(tmp_path)
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(DataError, match=r"a\.png"):
+            read(file.parent)
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "a\u2028b", "x" * 100_000, "tab\tbed", "\x00"])
+def test_names_from_files_are_shown_on_one_short_printable_line(name, write):
+    file = write(f'"{name}",b\n1.5,2\n2.5,4\n')
+    like = table({"group": ["a", "b"], "n": [1, 2]})
+    message = refused(file, like=like)
+    assert message.isprintable()
+    assert len(message) < 1000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such names cannot be there")
+def test_names_of_images_are_shown_on_one_line(tmp_path):
+    (tmp_path / "z\ny\x1b[2J.png").write_bytes(b"x")
+    pytest.importorskip("PIL")
+    with pytest.raises(DataError) as caught:
+        read(tmp_path)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("unit", [1e-320, 1e-200])
+def test_different_numbers_have_a_deviation_above_0(unit, write):
+    (column, _) = read(write(f"a,b\n{unit},1\n{2 * unit},2\n{3 * unit},3\n")).columns
+    assert column.scale > 0
+
+
+def test_endless_blank_lines_are_refused(write):
+    refused(write(gzip.compress(b"\n" * 2**21), "a.csv.gz"), "blank lines")
+    refused(write(gzip.compress(b"a,b\n" + b"\r\n" * 2**21), "b.csv.gz"), "blank lines")
+
+
+def test_tables_that_become_far_too_large_are_refused(write, monkeypatch):
+    monkeypatch.setattr("squircuit.data.reading.SMALL", 10_000)
+    refused(write(gzip.compress(b"0,1\n" * 100_000), "a.csv.gz"), "gunzip")
+
+
+def test_the_checksum_of_an_array_is_compared_also_where_bytes_follow_it(tmp_path):
+    stream = io.BytesIO()
+    np.save(stream, np.arange(6.0).reshape(3, 2))
+    file = tmp_path / "a.npz"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.npy", stream.getvalue() + b"more")
+    assert read(file).rows.shape == (3, 2)
+    file.write_bytes(file.read_bytes().replace(b"more", b"mare"))
+    refused(file, "CRC")
+
+
+def test_parts_of_archives_that_are_no_arrays_are_refused(tmp_path):
+    file = tmp_path / "a.npz"
+    np.savez(file, a=np.arange(3), b=np.arange(3))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("c.n`y", b"damaged name")
+    refused(file, "no array")

@@ -18,12 +18,15 @@ import typer
 from typer.core import TyperGroup
 
 from squircuit.errors import SquircuitError
+from squircuit.storage.words import printable
 
 FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS = 1, 2, 70, 130, 141
 """Exit codes; the last two are those of programs that SIGINT and SIGPIPE end."""
 TRACEBACK = "--traceback"
 LONGEST = 600
 """Characters that are shown of what another library says of an error."""
+LONGEST_LINE = 1900
+"""Characters of any line of ours; none is nearly as long unless a file makes it so."""
 SHELL = (
     (re.compile(r"columns=\{'?([^':}]+)'?: '?([^'}]*)'?\}"), r"--columns \1=\2"),
     (re.compile(r"\bresume=True\b"), "--resume"),
@@ -175,7 +178,7 @@ def one_line(message: str) -> str:
         >>> one_line("not valid YAML (found ':'\\n  in line 3)")
         "not valid YAML (found ':' in line 3)"
     """
-    return " ".join(line.strip() for line in message.splitlines() if line.strip())
+    return printable(message, LONGEST_LINE)
 
 
 def _say(text: str) -> None:

@@ -24,6 +24,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What begins a formula in a spreadsheet, also in the wide letters of East Asia."""
 SEVERAL = (np.ndarray, list, tuple, dict, set, frozenset)
 """What holds several values, so that it is no cell."""
+LAST_CHARACTER, SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
+"""Of Unicode, and the codes before it that stand for no character by themselves."""
 LONG = 80
 """Characters of a cell that a message shows."""
 NOT_KNOWN = frozenset({"NAType", "NaTType"})
@@ -42,7 +44,23 @@ def as_cells(values: Iterable[Any]) -> Cells:
         found = [number(cell) for cell in array]
         if None not in found:
             return np.array(found, dtype=np.float64)
+    if array.dtype.kind == "U":
+        _require_characters(array)
     return array.astype(np.float64 if array.dtype.kind in "fiub" else object)
+
+
+def columns_of(rows: NDArray[Any]) -> tuple[Cells, ...]:
+    """The columns of an (n, d) array as cells."""
+    if rows.dtype.kind in "fiub":
+        return tuple(np.ascontiguousarray(rows.T, dtype=np.float64))  # at once: there may be very many
+    return tuple(as_cells(column) for column in rows.T)
+
+
+def _require_characters(texts: Cells) -> None:
+    """Refuse bytes of a file that are no characters of any alphabet: Python breaks where it meets them."""
+    codes = np.ascontiguousarray(texts).view(texts.dtype.byteorder + "u4")
+    if ((codes > LAST_CHARACTER) | (codes >= SURROGATES[0]) & (codes <= SURROGATES[1])).any():
+        raise DataError("texts with bytes that are no characters. Fix: write the data again.")
 
 
 def _objects(values: list[Any]) -> Cells:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from squircuit.data.cells import Cells, Place, Values, is_missing, number, numbers
+from squircuit.data.cells import Cells, Mask, Place, Values, is_missing, number, numbers
 
 FAR, NEAR = 1e30, 1e-30
 """Models compute in single precision, which ends at 3e38 and 1e-38."""
 MOST = 4096
 """Distinct values are counted up to here."""
+BLOCK = 2**20
+"""Numbers of a table that are looked at at once."""
+FEW = 64
+"""Up to here Python finds different numbers faster than NumPy."""
 
 
 class Text(NamedTuple):
@@ -30,7 +35,7 @@ class Number(NamedTuple):
     where: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Facts about the cells of a column; those of two pieces add up to those of the whole.
 
@@ -65,23 +70,14 @@ class Facts:
     @staticmethod
     def of(cells: Cells, place: Place) -> Facts:
         """The facts of one piece of a column."""
-        values, wrong = numbers(cells)
-        known = values[np.isfinite(values)]
-        gone = int(np.isnan(values).sum()) if wrong is None else sum(is_missing(cell) for cell in cells)
-        mean, squares = _moments(known)
-        return Facts(
-            missing=gone,
-            count=len(cells) - gone,
-            numbers=int((~np.isnan(values)).sum()),
-            low=float(known.min(initial=math.inf)),
-            high=float(known.max(initial=-math.inf)),
-            mean=mean,
-            squares=squares,
-            integral=bool((known == np.floor(known)).all()),
-            distinct=_distinct(cells, values),
-            text=None if wrong is None else Text(str(cells[wrong]), place(wrong)),
-            farthest=_farthest(values, place),
-        )
+        return Facts.of_columns([cells], place)[0]
+
+    @staticmethod
+    def of_columns(columns: Sequence[Cells], place: Place) -> list[Facts]:
+        """The facts of pieces of columns of one length, many columns at a time: some tables have 10⁵."""
+        width = max(1, BLOCK // max(1, len(columns[0])))
+        parts = (columns[start : start + width] for start in range(0, len(columns), width))
+        return [facts for part in parts for facts in _together(part, place)]
 
     def __add__(self, other: Facts) -> Facts:
         n, m = self.numbers, other.numbers
@@ -112,24 +108,60 @@ class Facts:
         return tuple(sorted({_plain(value) for value in self.distinct}))
 
 
-def _moments(known: Values) -> tuple[float, float]:
-    """Mean and Σ (x − mean)²; infinite where numbers are too large, which `infer` says with their place."""
-    if not len(known):
-        return 0.0, 0.0
+def _together(columns: Sequence[Cells], place: Place) -> list[Facts]:
+    """The facts of some columns, whose numbers are computed with as one (d, n) array."""
+    read = [numbers(cells) for cells in columns]
+    values = np.concatenate([found for found, _ in read]).reshape(len(columns), -1)
+    length, known, gaps = values.shape[1], np.isfinite(values), np.isnan(values)
+    mean, squares = _moments(values, known)
+    moments = (
+        np.where(known, values, math.inf).min(axis=1, initial=math.inf).tolist(),
+        np.where(known, values, -math.inf).max(axis=1, initial=-math.inf).tolist(),
+        mean.tolist(),
+        squares.tolist(),
+        (~known | (values == np.floor(values))).all(axis=1).tolist(),
+    )
+    found = []
+    shared: dict[frozenset[Any], frozenset[Any]] = {}  # the columns of an image have mostly the same ones
+    far = _farthest(values, known, place)
+    parts = zip(columns, read, gaps.sum(axis=1).tolist(), far, *moments, strict=True)
+    for cells, (own, wrong), gap, farthest, low, high, middle, square, whole in parts:
+        gone = gap if wrong is None else sum(is_missing(cell) for cell in cells)
+        text = None if wrong is None else Text(str(cells[wrong]), place(wrong))
+        distinct = _distinct(cells, own)
+        distinct = shared.setdefault(distinct, distinct)
+        found.append(
+            Facts(
+                gone, length - gone, length - gap, low, high, middle, square, whole, distinct, text, farthest
+            )
+        )
+    return found
+
+
+def _moments(values: Values, known: Mask) -> tuple[Values, Values]:
+    """Means and Σ (x − mean)² of columns, of the known of their values, (d, n); (d,) each.
+
+    They are infinite where numbers are too large, which `infer` says with their place.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(known.mean()), float(np.square(known - known.mean()).sum())
+        mean = np.where(known, values, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        return mean, np.where(known, np.square(values - mean[:, None]), 0.0).sum(axis=1)
 
 
-def _farthest(values: Values, place: Place) -> Number | None:
-    sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
-    row = int(np.argmax(sizes)) if len(sizes) else -1
-    return Number(float(sizes[row]), place(row)) if row >= 0 and sizes[row] > FAR else None
+def _farthest(values: Values, known: Mask, place: Place) -> list[Number | None]:
+    sizes = np.where(known, np.abs(values), 0.0)
+    found: list[Number | None] = [None] * len(values)
+    for column in np.flatnonzero(sizes.max(axis=1, initial=0.0) > FAR).tolist():
+        row = int(np.argmax(sizes[column]))
+        found[column] = Number(float(sizes[column, row]), place(row))
+    return found
 
 
 def _distinct(cells: Cells, values: Values) -> frozenset[Any]:
     """Texts of cells that were read as objects, because "01" may turn out to be a text; else numbers."""
     if cells.dtype != object:
-        return _union(frozenset(np.unique(values[~np.isnan(values)]).tolist()), frozenset())
+        different = values if len(values) <= FEW else np.unique(values)
+        return _union(frozenset(v for v in different.tolist() if v == v), frozenset())
     found: set[str] = set()
     for cell in set(cells.tolist()):
         if not is_missing(cell):

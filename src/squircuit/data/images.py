@@ -11,19 +11,20 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.data.cells import as_cells
+from squircuit.data.cells import columns_of
 from squircuit.data.optional import need
+from squircuit.data.png import require_whole
 from squircuit.data.reading import readable
 from squircuit.data.schema import Chunk
 from squircuit.data.sources import Source
 from squircuit.errors import DataError
-from squircuit.storage.checks import require_readable
+from squircuit.storage.checks import require_readable, shown
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 GREY = frozenset({"1", "L", "LA"})
 CHUNK = 1024
 """Images that are in memory at once."""
-MOST = 2**18
+MOST = 2**17
 """Values of an image: no model is as wide as a photograph."""
 
 
@@ -56,13 +57,14 @@ class ImageSource(Source):
         for start in range(0, len(self.files), CHUNK):
             files = self.files[start : start + CHUNK]
             rows = np.stack([self._row(file) for file in files])[:, chosen]
-            yield Chunk(tuple(names), tuple(as_cells(column) for column in rows.T), _place(files))
+            yield Chunk(tuple(names), columns_of(rows), _place(files))
 
     def _row(self, file: Path) -> NDArray[np.uint8]:
         levels = self._levels(file)
         if levels.shape != self.shape:
             raise DataError(
-                f"{file}: an image of shape {levels.shape}, but {self.files[0].name} has {self.shape}. "
+                f"{shown(file)}: an image of shape {levels.shape}, but {shown(Path(self.files[0].name))} has "
+                f"{self.shape}. "
                 "Fix: make all images of one size, all grey or all in colour."
             )
         return levels.reshape(-1)
@@ -74,6 +76,9 @@ class ImageSource(Source):
             warnings.simplefilter("ignore")  # of large images, which are refused here before they are decoded
             with self._pillow.open(file) as image:
                 self._require_small(file, image)
+                if image.format == "PNG":
+                    with file.open("rb") as stream:
+                        require_whole(stream)
                 converted: Any = image.convert("L" if image.mode in GREY else "RGB")
                 return np.asarray(converted, dtype=np.uint8)
 
@@ -82,14 +87,15 @@ class ImageSource(Source):
         shape = (image.height, image.width) + (() if image.mode in GREY else (3,))
         if math.prod(shape) > MOST:
             raise DataError(
-                f"{file}: an image of shape {shape} has {math.prod(shape):,} values, each a column; {MOST:,} "
-                "are the most. Fix: make all images smaller, such as 32×32."
+                f"{shown(file)}: an image of shape {shape} has {math.prod(shape):,} values, each a column; "
+                f"{MOST:,} are the most. Fix: make all images smaller, such as 32×32."
             )
         if image.mode == "F" or image.mode.startswith("I"):
             raise DataError(
-                f"{file}: levels of more than 8 bits ({image.mode}). Fix: save images with levels 0 to 255."
+                f"{shown(file)}: levels of more than 8 bits ({image.mode}). "
+                "Fix: save images with levels 0 to 255."
             )
 
 
 def _place(files: Sequence[Path]) -> Any:
-    return lambda row: str(files[row])
+    return lambda row: shown(files[row])

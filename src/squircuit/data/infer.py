@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from squircuit.data.cells import shown
 from squircuit.data.columns import KINDS, Column, Kind
@@ -93,10 +94,7 @@ def _parsed(name: str, wish: str) -> tuple[str, list[float]]:
     if kind not in KINDS:
         near = suggestion(kind, [*KINDS, "drop"])
         raise ParameterError(f"column {name!r}: {wish!r} is no type of a column. Fix: {near}")
-    try:
-        numbers = [float(argument) for argument in arguments]
-    except ValueError:
-        numbers = [0.0] * 9
+    numbers = list(_numbers(tuple(arguments)))
     allowed = {"count": (0, 2), "periodic": (1, 2)}.get(kind, (0,))
     if len(numbers) not in allowed:
         raise ParameterError(
@@ -104,6 +102,15 @@ def _parsed(name: str, wish: str) -> tuple[str, list[float]]:
             f"Fix: write {_usage(kind)}, with numbers for the capitals."
         )
     return kind, numbers
+
+
+@lru_cache(maxsize=64)  # one wish may be that of 100,000 columns
+def _numbers(arguments: tuple[str, ...]) -> tuple[float, ...]:
+    """The numbers of a type; too many where one is none."""
+    try:
+        return tuple(float(argument) for argument in arguments)
+    except ValueError:
+        return (0.0,) * 9
 
 
 def _usage(kind: str) -> str:
@@ -171,7 +178,7 @@ def _continuous(name: str, facts: Facts, source: str) -> Column:
             f"columns={{{name!r}: 'drop'}}, or keep it as 'categorical'."
         )
     _refuse_far_numbers(name, facts, source)
-    scale = facts.deviation
+    scale = facts.deviation or facts.high - facts.low  # squares of 1e-162 are 0; no model takes them
     return Column(name, "continuous", (), facts.low, facts.high, facts.mean, scale, facts.missing)
 
 

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from squircuit.errors import DataError, SquircuitError
+from squircuit.storage.checks import shown
 from squircuit.storage.limits import memory
-from squircuit.storage.words import one_line
+from squircuit.storage.words import one_line, printable
 
 MOST_COLUMNS = 2**20
 """Of a table: each has a name, a type and input functions of its own."""
+LONGEST = 500
+"""Characters of the name of a column, as messages write it."""
 SMALL, RATIO = 2**26, 128
 """Bytes that any gzip file may hold, and how many each of its bytes adds; images take a tenth as gzip."""
 
@@ -27,7 +30,9 @@ def readable(path: Path, what: str, fix: str) -> Iterator[None]:
     except MemoryError as error:
         raise too_large(path) from error
     except Exception as error:  # each library has errors of its own, and damaged files find all of them
-        raise DataError(f"{path}: cannot be read as {what} ({one_line(error)}). Fix: {fix}.") from error
+        raise DataError(
+            f"{shown(path)}: cannot be read as {what} ({one_line(error)}). Fix: {fix}."
+        ) from error
 
 
 @contextmanager
@@ -41,7 +46,7 @@ def enough_memory(path: Path) -> Iterator[None]:
 
 def too_large(path: Path | str) -> DataError:
     return DataError(
-        f"{path}: its rows do not fit into memory. "
+        f"{shown(Path(path))}: its rows do not fit into memory. "
         "Fix: pass fewer rows, or stream a .npy or Parquet file with sq.data.Batches."
     )
 
@@ -65,7 +70,17 @@ def require_names(path: Path, names: Sequence[str], fix: str = "") -> None:
                 f"{path}: the name {name!r} of column {position} is {'there twice' if name else 'empty'}. "
                 f"Fix: give every column a name of its own{'' if name or position else index}{fix}."
             )
+        if len(repr(name)) > LONGEST:
+            raise DataError(
+                f"{path}: the name {printable(name, 40)!r} of column {position} has {len(name):,} "
+                f"characters. Fix: give it a shorter one{fix}."
+            )
         seen.add(name)
+
+
+def plausible(size: int) -> int:
+    """Bytes that a compressed file of some size may hold; more is a bomb, or data of almost nothing."""
+    return SMALL + RATIO * size
 
 
 def decompressed(content: bytes, where: str) -> bytes:
@@ -76,7 +91,7 @@ def decompressed(content: bytes, where: str) -> bytes:
         >>> decompressed(gzip.compress(b"ab") + gzip.compress(b"c"), "file.gz")
         b'abc'
     """
-    most, found, rest = SMALL + RATIO * len(content), bytearray(), content
+    most, found, rest = plausible(len(content)), bytearray(), content
     while rest.rstrip(b"\0"):  # parts may be followed by zeros
         unpacker = zlib.decompressobj(wbits=31)
         try:

@@ -15,7 +15,7 @@ from squircuit.data.cells import Cells, Mask, Place, as_cells, shown
 from squircuit.data.columns import Column, column_from_dict
 from squircuit.errors import DataError, FormatError
 from squircuit.families import Family
-from squircuit.storage.words import one_line
+from squircuit.storage.words import listed, one_line, printable
 
 KNOWN_TO_NUMPY = (torch.float16, torch.float32, torch.float64)
 """It knows neither bfloat16 nor float8."""
@@ -126,7 +126,7 @@ class Schema:
             True
         """
         if self.names != other.names and set(self.names) == set(other.names):
-            mine, theirs = (", ".join(schema.names[:8]) for schema in (self, other))
+            mine, theirs = (listed(schema.names) for schema in (self, other))
             return f"the columns are {mine} in place of {theirs}"
         for own, known in zip(self.columns, other.columns, strict=False):
             if not own.encodes_like(known):
@@ -167,7 +167,7 @@ class Schema:
             if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(self.columns):
                 raise DataError(
                     f"row {position}: {shown(row)} is not a row of {len(self.columns)} cells. "
-                    f"Fix: give one cell for each of {', '.join(self.names[:8])}."
+                    f"Fix: give one cell for each of {listed(self.names)}."
                 )
         return self._made([as_cells([row[i] for row in rows]) for i in range(len(self.columns))])
 
@@ -177,12 +177,13 @@ class Schema:
         for name in self.names:
             if name not in present:
                 raise DataError(
-                    f"there is no column {name!r}, only {there[:8]!r}. Fix: add it or rename one."
+                    f"there is no column {name!r}, only {listed(there)}. Fix: add it or rename one."
                 )
         cells = [as_cells(column_of(rows, name)) for name in self.names]
         if len({len(column) for column in cells}) > 1:
             lengths = {name: len(column) for name, column in zip(self.names, cells, strict=True)}
-            raise DataError(f"columns of different lengths: {lengths}. Fix: give one cell for each row.")
+            found = printable(lengths)
+            raise DataError(f"columns of different lengths: {found}. Fix: give one cell for each row.")
         return self._made(cells)
 
     def _made(self, cells: Sequence[Cells]) -> Chunk:
@@ -192,7 +193,7 @@ class Schema:
         if len(shape) != 2 or shape[1] != len(self.columns):
             raise DataError(
                 f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
-                f"Fix: give one column for each of {', '.join(self.names[:8])}."
+                f"Fix: give one column for each of {listed(self.names)}."
             )
 
 

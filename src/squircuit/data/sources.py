@@ -6,27 +6,38 @@ import csv
 import gzip
 import io
 import itertools
+import math
+import sys
 import warnings
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import IO, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.data.cells import as_cells, number
-from squircuit.data.reading import MOST_COLUMNS, readable, require_memory, require_names
+from squircuit.data.cells import columns_of, number
+from squircuit.data.reading import MOST_COLUMNS, plausible, readable, require_memory, require_names
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, ParameterError
-from squircuit.storage.words import one_line
+from squircuit.storage.words import one_line, printable
 
 CHUNK = 65_536
 """Rows that are in memory at once."""
+BLOCK = 2**20
+"""Bytes that are passed over at once."""
 MOST_LINE = 2**26
 """Characters of one line of a CSV file."""
+BLANK, MOST_BLANK = frozenset({"\n", "\r\n", "\r"}), 2**20
+"""Blank lines are passed over, but not for ever."""
+HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""Those of arrays of numbers and texts; a third one is for records with names of letters beyond Latin."""
 SOME_COLUMNS = 4
 """From here on a first row of 0, 1, 2, … is no coincidence."""
 
@@ -164,8 +175,6 @@ class NumpySource(Source):
     def __init__(self, path: Path) -> None:
         self.path = path
         arrays = _arrays(path)
-        for array in arrays.values():
-            _require_cells(path, array)
         if len(arrays) == 1:
             ((_, array),) = arrays.items()
             self.array = array.reshape(len(array), -1) if array.size else array.reshape(0, 0)
@@ -190,7 +199,8 @@ class NumpySource(Source):
             yield self.chunk(self.array[start : start + CHUNK, chosen], names, start)
 
     def chunk(self, rows: NDArray[Any], names: Sequence[str], start: int = 0) -> Chunk:
-        cells = tuple(as_cells(column) for column in np.asarray(rows).T)
+        with _names_file(self.path):
+            cells = columns_of(np.asarray(rows))
         return Chunk(tuple(names), cells, lambda row: f"{self.path}, row {start + row}")
 
 
@@ -205,28 +215,72 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of the file; never a pickle, which could run any program."""
     with readable(path, "NumPy", "save plain numbers with numpy.save"):
         if zipfile.is_zipfile(path):
-            _require_small(path)
-        content = np.load(path, mmap_mode="r", allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            return {"": content}
-        with content:
-            arrays = {str(name): np.asarray(content[name]) for name in content.files}
+            return _archived(path)
+        with path.open("rb") as stream:
+            shape, dtype = _header(stream, path)
+            there = path.stat().st_size - stream.tell()
+        if _require_promised(shape, dtype, there) == 0:
+            return {"": np.empty(shape, dtype)}  # nothing to be mapped
+        return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
+
+
+def _archived(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz file, each looked at before it is unpacked."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        for part in parts:
+            if not part.filename.endswith(".npy"):  # to pass it over would lose a column where it is damaged
+                raise ValueError(f"{printable(part.filename, 40)!r} in it is no array")
+        _require_small(path, sum(part.file_size for part in parts))
+        arrays = {part.filename.removesuffix(".npy"): _unpacked(path, archive, part) for part in parts}
     if not arrays:
         raise DataError(f"{path}: the file holds no array. Fix: save one with numpy.savez.")
     return arrays
 
 
-def _require_small(path: Path) -> None:
+def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
+    with archive.open(part) as stream:
+        _require_promised(*_header(stream, path), part.file_size)
+    with archive.open(part) as stream:
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        while stream.read(BLOCK):
+            pass  # to the end, where the checksum is compared
+    return array
+
+
+def _require_promised(shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> int:
+    """The bytes that a header promises, no more than are there."""
+    promised = math.prod(shape) * dtype.itemsize
+    if there < promised:
+        raise ValueError(f"its header promises {promised} bytes, {there} are there")
+    return promised
+
+
+def _require_small(path: Path, size: int) -> None:
     """A zip file says how large its parts are; small ones can become larger than the memory."""
-    with zipfile.ZipFile(path) as archive:
-        require_memory(path, sum(part.file_size for part in archive.infolist()))
-
-
-def _require_cells(path: Path, array: NDArray[Any]) -> None:
-    if array.ndim == 0 or array.dtype.kind not in "fiubU":
+    require_memory(path, size)
+    most = plausible(path.stat().st_size)
+    if size > most:
         raise DataError(
-            f"{path}: shape {array.shape} of {array.dtype}. Fix: save an (n, d) array of numbers or texts."
+            f"{path}: its arrays take {size:,} bytes, more than {most:,} in a file so small. "
+            "Fix: if you trust it, save them with numpy.save."
         )
+
+
+def _header(stream: IO[bytes], path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array, refused before NumPy maps it: with types of size 0 it ends the process."""
+    version = np.lib.format.read_magic(stream)
+    if version not in HEADERS:
+        raise ValueError("an array of records")
+    shape, _, dtype = HEADERS[version](stream)
+    if not shape or dtype.kind not in "fiubU" or dtype.itemsize == 0:
+        raise DataError(
+            f"{path}: shape {printable(shape)} of {printable(dtype)}. "
+            "Fix: save an (n, d) array of numbers or texts."
+        )
+    if not all(type(length) is int and 0 <= length < sys.maxsize for length in shape):
+        raise ValueError(f"its shape is {printable(shape)}")
+    return shape, dtype
 
 
 def _stacked(path: Path, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -234,11 +288,20 @@ def _stacked(path: Path, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
     shapes = {name: array.shape for name, array in arrays.items()}
     if len(set(shapes.values())) != 1 or any(len(shape) != 1 for shape in shapes.values()):
         raise DataError(
-            f"{path}: several arrays, of shapes {shapes}. "
+            f"{path}: several arrays, of shapes {printable(shapes)}. "
             "Fix: save one (n, d) array, or one (n,) array a column."
         )
     kinds = {array.dtype.kind for array in arrays.values()}
     return np.stack([a.astype(object) if "U" in kinds else a for a in arrays.values()], axis=1)
+
+
+@contextmanager
+def _names_file(path: Path) -> Iterator[None]:
+    """The file in the errors of its cells."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def numbered(width: int) -> tuple[str, ...]:
@@ -270,11 +333,22 @@ def last_quote(lines: Iterable[str], delimiter: str) -> tuple[int | None, bool]:
 
 
 def _lines_of(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
-    """The lines of a text; a file that is one endless line does not fill the memory."""
+    """The lines of a text; small files of endless lines, or of endless blank ones, are soon refused."""
+    most = plausible(path.stat().st_size) if path.suffix.lower() == ".gz" else math.inf
+    blank = 0
     while line := stream.readline(MOST_LINE + 1):
+        most -= len(line)
+        blank = blank + 1 if line in BLANK else 0
         if len(line) > MOST_LINE:
             raise DataError(
                 f"{path}: a line of more than {MOST_LINE:,} characters. Fix: end every row with a new line."
+            )
+        if blank > MOST_BLANK:
+            raise DataError(f"{path}: more than {MOST_BLANK:,} blank lines. Fix: delete them.")
+        if most < 0:
+            raise DataError(
+                f"{path}: it becomes far larger when it is decompressed than tables do. "
+                "Fix: if you trust it, decompress it with gunzip and pass the plain file."
             )
         yield line
 

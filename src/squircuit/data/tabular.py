@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from squircuit.data.as_is import AsIs
 from squircuit.data.cells import Mask, number, shown
 from squircuit.data.columns import Column
 from squircuit.data.facts import Facts
@@ -24,6 +25,7 @@ from squircuit.data.sources import CsvSource, NumpySource, Source
 from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families import Family
 from squircuit.storage.checks import require_readable, status
+from squircuit.storage.words import listed
 
 Wishes = Mapping[str, str] | Sequence[str] | None
 CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
@@ -195,14 +197,14 @@ def matched(source: Source, schema: Schema) -> list[str]:
         if len(source.names) != len(schema.columns):
             raise DataError(
                 f"{source.path}: {len(source.names)} columns, expected {len(schema.columns)}. "
-                f"Fix: give one for each of {', '.join(schema.names[:8])}."
+                f"Fix: give one for each of {listed(schema.names)}."
             )
         return list(source.names)
     present = frozenset(source.names)
     for name in schema.names:
         if name not in present:
             raise DataError(
-                f"{source.path}: there is no column {name!r}, only {', '.join(source.names[:8])}. "
+                f"{source.path}: there is no column {name!r}, only {listed(source.names)}. "
                 "Fix: add it or rename one, or pass header=False if the first line holds data."
             )
     return list(schema.names)
@@ -224,10 +226,7 @@ def _schema(
     known: bool,
 ) -> Schema:
     """The types of the columns; ``known``: the user has named some, so that they are names and no data."""
-    facts = dict.fromkeys(names, Facts())
-    for chunk in chunks:
-        for name, cells in zip(names, chunk.cells, strict=True):
-            facts[name] += Facts.of(cells, chunk.place)
+    facts = dict(zip(names, _seen(chunks), strict=True))
     if source.guessed and source.named and not known:
         _doubt_names(source, facts)
     columns = tuple(infer(name, facts[name], str(source.path), wishes.get(name)) for name in names)
@@ -236,6 +235,15 @@ def _schema(
         source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]
     )
     return Schema(columns)
+
+
+def _seen(chunks: Iterable[Chunk]) -> list[Facts]:
+    """What all chunks together tell of each column."""
+    total: list[Facts] = []
+    for chunk in chunks:
+        found = Facts.of_columns(chunk.cells, chunk.place)
+        total = [a + b for a, b in zip(total, found, strict=True)] if total else found
+    return total
 
 
 def _doubt_names(source: Source, facts: Mapping[str, Facts]) -> None:
@@ -281,16 +289,17 @@ def _warn_of_names(source: Source, columns: Sequence[Column]) -> None:
 def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
     constant = [column.name for column in columns if column.size == 1]
     if constant:
-        listed = ", ".join(constant[:8]) + (" and more" if len(constant) > 8 else "")
         warnings.warn(
-            f"{source.path}: constant columns: {listed}. They have probability 1 and teach nothing; any "
-            "other value will be an unknown category. Leave them out with columns={name: 'drop'}.",
+            f"{source.path}: constant columns: {listed(constant)}. They have probability 1 and teach "
+            "nothing; any other value will be an unknown category. Leave them out with "
+            "columns={name: 'drop'}.",
             stacklevel=5,
         )
 
 
 def _table(source: Source, schema: Schema, chunks: Iterable[Chunk]) -> Table:
-    parts = [schema.encode_chunk(chunk) for chunk in chunks]
+    quick = AsIs(schema)
+    parts = [quick.encode_chunk(chunk) or schema.encode_chunk(chunk) for chunk in chunks]
     rows = np.concatenate([part.rows for part in parts])
     missing = np.concatenate([part.missing for part in parts])
     shape = source.shape if source.shape and np.prod(source.shape) == rows.shape[1] else rows.shape[1:]

@@ -9,6 +9,10 @@ from squircuit.errors import FormatError
 from squircuit.storage.words import one_line
 
 
+class ContentError(ValueError):
+    """What is wrong with the content of a file; who reads the file adds its name and the fix."""
+
+
 def parsed(text: str | bytes, what: str, fix: str) -> Any:
     """The data of a JSON text; a FormatError for anything else, however it is made.
 

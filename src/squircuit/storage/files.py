@@ -17,7 +17,7 @@ from torch import Tensor
 from squircuit.errors import FormatError, ParameterError, SquircuitError
 from squircuit.storage.atomic import replace
 from squircuit.storage.checks import refuse_other_formats, require_file, require_header
-from squircuit.storage.documents import parsed
+from squircuit.storage.documents import ContentError, parsed
 from squircuit.storage.encoding import decoded, digest, encoded
 from squircuit.storage.limits import MOST_DOCUMENT, require_memory
 from squircuit.storage.words import one_line, without_fix
@@ -163,13 +163,13 @@ def _parsed(file: Path, text: str) -> Any:
 
 def _names(found: Any) -> frozenset[str]:
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise ValueError("the names of its complex tensors are no list of texts")
+        raise ContentError("the names of its complex tensors are no list of texts")
     return frozenset(found)
 
 
 def _mapping(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise ValueError("its document is no JSON object")
+        raise ContentError("its document is no JSON object")
     return found
 
 

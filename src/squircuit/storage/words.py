@@ -1,9 +1,40 @@
-"""What other libraries say when a file is damaged, made fit for one line of ours."""
+"""What files and other libraries say, made fit for one line of ours."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 MOST = 240
 """Characters of another library's message that are worth repeating."""
+SOME, SHORT = 8, 40
+"""Names that a message lists, and characters of each."""
+
+
+def printable(text: object, most: int = MOST) -> str:
+    """Any text as one line of characters that a terminal shows, cut where it is long.
+
+    Files may hold line ends, which would break a log, and codes that clear or colour a terminal: all white
+    space becomes a space, and other characters that cannot be seen are written as Python writes them.
+
+    Example:
+        >>> print(printable("two\\n lines, \\x1b[31mred"), printable("x" * 99, most=5))
+        two lines, \\x1b[31mred xxxx…
+    """
+    words = " ".join(str(text)[: 4 * most].split())
+    if not words.isprintable():
+        words = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def listed(names: Iterable[object]) -> str:
+    """The first names of many, for a message.
+
+    Example:
+        >>> listed(["a", "b\\nc"]), listed(range(100))
+        ('a, b c', '0, 1, 2, 3, 4, 5, 6, 7, …')
+    """
+    shown = [printable(name, SHORT) for _, name in zip(range(SOME + 1), names, strict=False)]
+    return ", ".join([*shown[:SOME], "…"] if len(shown) > SOME else shown)
 
 
 def one_line(error: BaseException) -> str:
@@ -13,8 +44,7 @@ def one_line(error: BaseException) -> str:
         >>> one_line(ValueError("first\\n   second")), one_line(MemoryError())
         ('first second', 'MemoryError')
     """
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= MOST else words[: MOST - 1] + "…"
+    return printable(error) or type(error).__name__
 
 
 def without_fix(error: BaseException) -> str:

@@ -18,12 +18,15 @@ from squircuit import storage
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.models import SquaredCircuit
 from squircuit.storage.atomic import replace, sweep
+from squircuit.storage.documents import ContentError
 from squircuit.storage.locks import FolderLock
-from squircuit.training.config import TrainingConfig
-from squircuit.training.history import Epoch, History
+from squircuit.storage.words import one_line
+from squircuit.training.config import UNITS, TrainingConfig, shown
+from squircuit.training.history import Epoch, History, rows_of
 from squircuit.training.sources import Data
 
-FILES = ("config.json", "history.jsonl", "checkpoint.safetensors", "best.safetensors")
+CHECKPOINT = "checkpoint.safetensors"
+FILES = ("config.json", "history.jsonl", CHECKPOINT, "best.safetensors")
 FREE = ("progress", "tensorboard", "checkpoint_minutes")
 """Options that do not change the result: a resumed run may have others."""
 
@@ -106,8 +109,8 @@ class RunFolder:
             other = found["config"].get(name)
             if name not in FREE and other != value:
                 raise ParameterError(
-                    f"{self.path}: the run there has {name}={other!r}, this one {name}={value!r}. "
-                    f"Fix: pass {name}={other!r}, or another folder."
+                    f"{self.path}: the run there has {name}={shown(other)}, this one {name}={value!r}. "
+                    f"Fix: pass {name}={shown(other)}, or another folder."
                 )
         for name, words in (("model", "model"), ("train", "training data"), ("valid", "validation data")):
             if found.get(name) != identity[name]:
@@ -123,16 +126,18 @@ class RunFolder:
             if isinstance(found["config"], dict):
                 return dict(found)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FormatError(f"{path}: damaged ({error!r}). Fix: start again in another folder.") from error
+            raise FormatError(
+                f"{path}: damaged ({one_line(error)}). Fix: start again in another folder."
+            ) from error
         raise FormatError(f"{path}: damaged. Fix: start again in another folder.")
 
     def save(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
         """Write the checkpoint."""
-        storage.write(self.path / "checkpoint.safetensors", tensors, document, "checkpoint")
+        storage.write(self.path / CHECKPOINT, tensors, document, "checkpoint")
 
     def load(self) -> storage.Stored:
         """The checkpoint."""
-        return storage.read(self.path / "checkpoint.safetensors", "checkpoint")
+        return storage.read(self.path / CHECKPOINT, "checkpoint")
 
     def write_history(self, rows: Sequence[Epoch]) -> None:
         """One JSON object a line for each epoch."""
@@ -142,14 +147,15 @@ class RunFolder:
     def history(self) -> History:
         """What `write_history` wrote last; the best epoch is the first of the lowest validation loss."""
         path = self.path / "history.jsonl"
+        unit = self._identity()["config"].get("unit")
         try:
-            rows = [
-                Epoch.from_dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()
-            ]
-            unit = str(self._identity()["config"]["unit"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            rows = rows_of([json.loads(line) for line in lines])
+            if unit not in UNITS:
+                raise ContentError(f"its unit is {shown(unit)}")
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(
-                f"{self.path}: no history of a run ({error}). Fix: pass the folder of a run."
+                f"{path}: no history of a run ({one_line(error)}). Fix: pass the folder of a run."
             ) from error
         scored = [(row.valid, row.epoch) for row in rows if row.valid is not None]
         best = min(scored)[1] if scored else len(rows)  # without validation the last weights are the best

@@ -14,12 +14,18 @@ from typing import Any, Literal
 
 from squircuit.data.optional import need
 from squircuit.errors import FormatError, ParameterError, suggestion
+from squircuit.storage.checks import shown as shown_path
+from squircuit.storage.documents import ContentError
 from squircuit.storage.words import one_line
 
 Auto = Literal["auto"]
 OPTIMISERS = ("auto", "polar", "pogo", "landing-pc", "landing-sgd", "adam")
 SCHEDULES = ("cosine", "constant", "step")
 UNITS = ("auto", "bits", "nats")
+MOST_BYTES = 2**16
+"""Bytes of a file of options, which is short."""
+DEEPEST = 64
+"""Lists within lists of a YAML file."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class TrainingConfig:
                 raise ParameterError(f"{name}={value}. Fix: pass one of {', '.join(known)}.")
 
     @classmethod
-    def of(cls, source: Any = None, **overrides: Any) -> TrainingConfig:
+    def of(cls, source: Any = None, /, **overrides: Any) -> TrainingConfig:
         """The options of a config, a mapping or a TOML, YAML or JSON file, with some of them replaced."""
         if source is None or isinstance(source, TrainingConfig):
             return (source or cls()).replace(**overrides)
@@ -106,7 +112,7 @@ class TrainingConfig:
             f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
         )
 
-    def replace(self, **changes: Any) -> TrainingConfig:
+    def replace(self, /, **changes: Any) -> TrainingConfig:
         """The same with other values of some options."""
         for name in changes:
             _require_known(name)
@@ -206,7 +212,9 @@ def read_options(path: Path) -> dict[str, Any]:
     try:
         document = _document(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: cannot be read ({error}). Fix: check the path.") from error
+        raise FormatError(
+            f"{shown_path(path)}: cannot be read ({one_line(error)}). Fix: check the path."
+        ) from error
     if not isinstance(document, Mapping):
         raise FormatError(f"{path}: it holds no options. Fix: write lines such as epochs = 20.")
     return {str(name): value for name, value in document.items()}
@@ -221,15 +229,34 @@ def _of_file(path: Path) -> TrainingConfig:
 
 
 def _document(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8")
+    with path.open("rb") as stream:
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise FormatError(f"{path}: more than {MOST_BYTES:,} bytes. Fix: pass a file of options.")
+    text = content.decode("utf-8")
     if path.suffix == ".toml":
         return _read_with(tomllib.loads, text, path, "TOML")
     if path.suffix == ".json":
         return _read_with(json.loads, text, path, "JSON")
     if path.suffix in (".yaml", ".yml"):
         yaml = need("yaml", "reading YAML files", "yaml")
-        return _read_with(yaml.safe_load, text, path, "YAML")
+        return _read_with(lambda text: _without_aliases(yaml, text), text, path, "YAML")
     raise FormatError(f"{path}: files ending in {path.suffix!r} are not known. Fix: .toml, .yaml or .json.")
+
+
+def _without_aliases(yaml: Any, text: str) -> Any:
+    """What YAML text holds; some hundred bytes of aliases of aliases would fill any memory.
+
+    Its parser takes a time that grows with the square of the depth.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ContentError("lists or mappings are nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            raise ContentError("aliases, such as *name, are not read")
+    return yaml.safe_load(text)
 
 
 def _read_with(parse: Any, text: str, path: Path, format_: str) -> Any:

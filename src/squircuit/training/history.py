@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, final
 
 from squircuit.data.schema import aligned
 from squircuit.errors import FormatError
+from squircuit.storage.documents import ContentError
+from squircuit.storage.words import one_line, printable
+from squircuit.training.config import shown
 
 
 @final
@@ -44,9 +48,10 @@ class Epoch:
 
     @staticmethod
     def from_dict(document: Mapping[str, Any]) -> Epoch:
-        """The row that :meth:`to_dict` described."""
-        values: dict[str, Any] = {k: float(v) if isinstance(v, str) else v for k, v in document.items()}
-        return Epoch(**values)
+        """The row that :meth:`to_dict` described; a ContentError says what is wrong with any other."""
+        require_entries("an epoch", document, [field.name for field in fields(Epoch)])
+        kinds = {field.name: str(field.type) for field in fields(Epoch)}
+        return Epoch(**{name: _entry(name, document[name], kind) for name, kind in kinds.items()})
 
 
 @final
@@ -89,10 +94,14 @@ class History:
     def from_dict(document: Mapping[str, Any]) -> History:
         """The history that :meth:`to_dict` described."""
         try:
-            rows = [Epoch.from_dict(row) for row in document["rows"]]
-            return History(rows, document["unit"], document["best_epoch"], document["stopped"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"not the description of a history: {error!r}. Fix: use to_dict.") from error
+            require_entries("a history", document, [field.name for field in fields(History)])
+            unit, stopped = (_text(name, document[name]) for name in ("unit", "stopped"))
+            best = count_of("best_epoch", document["best_epoch"])
+            return History(rows_of(document["rows"]), unit, best, stopped)
+        except ValueError as error:
+            raise FormatError(
+                f"not the description of a history: {one_line(error)}. Fix: use to_dict."
+            ) from error
 
     def __str__(self) -> str:
         header = ("epoch", "step", "train", "valid", "log Z", "lr", "seconds")
@@ -105,6 +114,62 @@ class History:
             return ""
         name, value = ("train", best.train) if best.valid is None else ("valid", best.valid)
         return f"; best in epoch {best.epoch}: {name} {value:.4f} {in_words(self.unit)}"
+
+
+def rows_of(found: Any) -> list[Epoch]:
+    """The rows of a history that were plain data; they are epochs 1, 2, …."""
+    if not isinstance(found, list | tuple):
+        raise ContentError("the rows are no list")
+    rows = [Epoch.from_dict(row) for row in found]
+    for number, row in enumerate(rows, start=1):
+        if row.epoch != number:
+            raise ContentError(f"row {number} is of epoch {row.epoch}")
+    return rows
+
+
+def require_entries(what: str, found: Any, names: Sequence[str]) -> None:
+    """Raise a ContentError unless this is a mapping with these entries and no others."""
+    if not isinstance(found, Mapping):
+        raise ContentError(f"{shown(found)} is not {what}")
+    for name in names:
+        if name not in found:
+            raise ContentError(f"{what} has no {name}")
+    for name in found:
+        if name not in names:
+            raise ContentError(f"{what} has no entry {shown(name)}")
+
+
+def count_of(name: str, value: Any) -> int:
+    """A whole number from 0 upwards, or a ContentError."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ContentError(f"{name}={shown(value)} is no number of things")
+    return value
+
+
+def number_of(name: str, value: Any) -> float:
+    """A number, also one that is not finite and therefore a text; or a ContentError."""
+    if value in ("inf", "-inf", "nan"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
+        raise ContentError(f"{name}={shown(value)} is no number")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or printable(value, 1000) != value:
+        raise ContentError(f"{name}={shown(value)} is no short text")
+    return value
+
+
+def _entry(name: str, value: Any, kind: str) -> Any:
+    """An entry of an epoch, of the type that it is declared with."""
+    if value is None and kind.endswith("None"):
+        return None
+    if kind == "bool":
+        if not isinstance(value, bool):
+            raise ContentError(f"{name}={shown(value)} is neither true nor false")
+        return value
+    return count_of(name, value) if kind == "int" else number_of(name, value)
 
 
 def in_words(unit: str) -> str:

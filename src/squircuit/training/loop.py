@@ -13,6 +13,7 @@ from torch import Tensor
 
 from squircuit.errors import DataError, FormatError
 from squircuit.models import SquaredCircuit
+from squircuit.storage.words import without_fix
 from squircuit.training.averaging import (
     Average,
     Weights,
@@ -22,13 +23,14 @@ from squircuit.training.averaging import (
     wearing,
     weights_of,
 )
-from squircuit.training.checkpoint import RunFolder
+from squircuit.training.checkpoint import CHECKPOINT, RunFolder
 from squircuit.training.config import TrainingConfig
 from squircuit.training.domains import Jitter
 from squircuit.training.evaluation import Scores, evaluate, in_unit, warn_if_off_manifold
 from squircuit.training.history import Epoch, History
 from squircuit.training.interrupts import Interrupts
 from squircuit.training.progress import Display
+from squircuit.training.resuming import require_fitting, require_models
 from squircuit.training.schedule import factor
 from squircuit.training.sources import Data
 from squircuit.training.state import State
@@ -277,21 +279,24 @@ class Loop:
         return held
 
     def resume(self) -> None:
-        """Go on where the folder's checkpoint is."""
+        """Go on where the folder's checkpoint is, once everything in it has been looked at."""
         assert self.folder is not None
         stored = self.folder.load()
-        held = {name: value for name, value in self._tensors().items() if not name.startswith("optimiser.")}
+        held = self._tensors()
         try:
-            found = [stored.tensors[name].expand_as(value) for name, value in held.items()]
-            self.state = State.from_dict(stored.document)
-            self.steps.load_state(stored.tensors)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            state = State.from_dict(stored.document)
+            state.require_within(self._epochs, self._epoch_steps)
+            require_fitting(stored.tensors, held, self.steps.forms(), state)
+            require_models(self.model, stored.tensors, state)
+        except ValueError as error:
             raise FormatError(
-                f"{self.folder.path}: the checkpoint does not fit the model ({error!r}). "
-                "Fix: start again in another folder."
+                f"{self.folder.path / CHECKPOINT}: it does not fit the model and its data "
+                f"({without_fix(error)}). Fix: start again in another folder."
             ) from error
-        for value, saved in zip(held.values(), found, strict=True):
-            value.copy_(saved)
+        self.state = state
+        self.steps.load_state(stored.tensors)
+        for name, value in held.items():
+            value.copy_(stored.tensors[name])
         if self.state.stopped == "interrupted":
             self.state.stopped = "running"
         if self.is_over:

@@ -134,6 +134,23 @@ class Steps:
             for key, value in self.optimiser.state.get(parameter, {}).items():
                 yield f"optimiser.{key}.{name}", value
 
+    @torch.no_grad()
+    def forms(self) -> dict[str, Tensor]:
+        """The state that the optimiser has after a step, by name, as tensors without values.
+
+        Only the optimiser knows: it takes a step with gradients of 0, and weights and state are put back.
+        """
+        kept = [parameter.detach().clone() for parameter in self.model.parameters()]
+        for parameter in self.model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimiser.step()
+        found = {n: v.to("meta") for n, v in self.tensors() if n.startswith("optimiser.")}
+        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.state.clear()
+        for parameter, value in zip(self.model.parameters(), kept, strict=True):
+            parameter.copy_(value)
+        return found
+
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Put back the state of the optimiser that `tensors` gave."""
         named = dict(self.model.named_parameters())

@@ -300,7 +300,7 @@ def test_no_direction_off_the_manifold_is_overlooked(is_complex):
     start = model.input0.detach().clone()
     phases = torch.tensor([1, -1, 1j, -1j] if is_complex else [1, -1], dtype=torch.complex128)
     for z in torch.cartesian_prod(phases, phases, phases):
-        wrong = torch.eye(3) * (1 + 1e-6) - 1e-6 / 3 * torch.outer(z, z.conj())
+        wrong = torch.eye(3, dtype=z.dtype) * (1 + 1e-6) - 1e-6 / 3 * torch.outer(z, z.conj())
         factor = torch.linalg.cholesky(wrong)
         assert model.is_normalised()
         model.input0.data[0] = (factor if is_complex else factor.real) @ start[0]

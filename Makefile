@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo tour test fuzz docs format constraints clean
+.PHONY: demo tour test fuzz mutants docs format constraints clean
 
 demo: $(VENV)/installed  ## train on 8×8 digits (a minute or two), compare, and write a page: demo/index.html
 	$(BIN)/python examples/demo.py
@@ -19,6 +19,9 @@ test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, READM
 
 fuzz: $(VENV)/installed  ## random circuits against an independent oracle: SECONDS=60, SEEDS=1000, SEED=17, JOBS=2
 	$(BIN)/python fuzz/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
+
+mutants: $(VENV)/installed  ## small mistakes that the tests must notice: NAMES="haar-sign polar-order", JOBS=2
+	$(BIN)/python tests/kill_mutants.py $(NAMES) $(if $(JOBS),--jobs $(JOBS))
 
 docs: $(VENV)/installed  ## the site, in build/docs/index.html; notebooks are executed where they have changed
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs

@@ -53,6 +53,17 @@ def test_the_same_seed_gives_the_same_weights_in_every_precision():
     assert not torch.equal(circuit.initialise(seed=4).weights["sum1.weight"], double.weights["sum1.weight"])
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 3), (2, 3)])
+@pytest.mark.parametrize("is_complex", [True, False])
+def test_semi_unitary_weights_are_drawn_without_a_favourite_sign_or_phase(shape, is_complex):
+    """W and UW are equally likely for every unitary U: entries have mean 0, and |tr|² that of Haar."""
+    parameter, generator = sq.Parameter(shape, is_complex=is_complex), torch.Generator().manual_seed(0)
+    drawn = torch.stack([parameter.draw(generator, torch.complex128) for _ in range(2000)])
+    assert (drawn.mean(dim=0).abs() < 4.5 / math.sqrt(2000 * shape[1])).all()
+    squares = drawn.diagonal(dim1=1, dim2=2).sum(dim=1).abs().square()
+    assert squares.mean().item() == pytest.approx(shape[0] / shape[1], abs=0.15)
+
+
 def test_real_circuits_have_real_weights_and_half_the_parameters():
     build = lambda flag: sq.build(sq.regions.linear(3), X, 2, is_complex=flag)  # noqa: E731
     assert build(True).num_parameters() == 2 * build(False).num_parameters()

@@ -112,6 +112,12 @@ class FamilyConformance:
         assert actual.is_complex() == any_case.family.is_complex
         close(actual, expected, atol=1e-11 * max(1.0, expected.abs().max().item()))
 
+    def test_scaled_values_are_the_values(self, any_case):
+        x, _ = self.rule(any_case)
+        functions, scale = any_case.family.evaluate_scaled(x, any_case.values)
+        expected = any_case.evaluate(x)
+        close(functions * scale.exp()[:, None], expected, atol=1e-11 * max(1.0, expected.abs().max().item()))
+
     def test_values_have_one_more_axis_of_length_size(self, case):
         for shape in ((), (5,), (2, 3), (0,)):
             assert case.evaluate(self.points(case)[0].expand(shape)).shape == (*shape, case.family.size)

@@ -12,6 +12,7 @@ from scipy import stats
 import oracle
 import squircuit as sq
 from query_laws import DISCRETE, lacking, models, random_mask
+from squircuit.inference.inversion import draw_index
 
 COUNT = 3000
 
@@ -113,6 +114,29 @@ def test_continuous_samples_follow_their_distribution_functions(kind):
         mask[3] = True
         samples = model.sample(count, given=row[None], missing=mask, seed=6)[:, 0, variable].numpy()
         assert distance(samples, conditional_cdf(circuit, row, variable, range(3), low, high)) < 2.2
+
+
+def test_columns_are_drawn_by_their_mass_under_a_complex_message():
+    """Columns (1, i) and (1, −i) have masses 0.4 and 3.6 under R = [[1, −0.8i], [0.8i, 1]]."""
+    first = torch.tensor([[1, 0], [0.8j, 0.6]], dtype=torch.complex128)
+    second, above = torch.eye(2, dtype=torch.complex128), torch.tensor([[1, 1, 1j, -1j]])
+    inputs = [sq.Input(v, sq.Categorical(2), weight=w) for v, w in enumerate((first, second))]
+    circuit = sq.Circuit(sq.Sum(sq.Kronecker(inputs), weight=above.to(torch.complex128)))
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128).eval()
+    samples = model.sample(COUNT, seed=0).numpy()
+    assert follows(samples, circuit, np.zeros(2), np.ones(2, dtype=bool)) > 1e-5
+
+
+@pytest.mark.parametrize("masses", [[1, 1], [0, 3, 1], [3, 0, 0, 1], [0, 0, 1, 0], [1e-3, 0, 2, 0]])
+def test_an_index_is_drawn_for_the_share_of_uniform_numbers_that_its_mass_is(masses):
+    """Both ends of [0, 1) belong to indices of positive mass, and none of mass zero is ever drawn."""
+    mass = torch.tensor(masses, dtype=torch.float64)
+    inside = (torch.arange(20000, dtype=torch.float64) + 0.5) / 20000
+    ends = torch.tensor([0.0, 1 - 2.0**-53], dtype=torch.float64)
+    drawn = draw_index(mass.expand(20002, -1), torch.cat([ends, inside]))
+    assert (mass[drawn] > 0).all()
+    shares = torch.bincount(drawn[2:], minlength=len(masses)) / 20000
+    assert torch.allclose(shares.double(), mass / mass.sum(), atol=1e-4)
 
 
 def test_several_root_layers_are_a_mixture_of_which_each_sample_has_one():

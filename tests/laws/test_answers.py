@@ -68,6 +68,28 @@ def test_input_layers_that_hold_one_parameter_read_its_entry_of_the_stack_and_no
     assert_answers_are_exact(sq.SquaredCircuit(circuit, dtype=torch.complex128).eval())
 
 
+@pytest.mark.parametrize("row", [0, 2])
+def test_free_blocks_of_rows_of_one_matrix_count_with_their_own_rows_in_z(row):
+    weights = [sq.Parameter((4, 4), "free") for _ in range(2)]
+    blocks = [[sq.Input(v, FOUR, 2, weights[v], first) for v in range(2)] for first in (row, 2 - row)]
+    circuit = sq.Circuit([sq.Sum(sq.Kronecker(inputs), units=1) for inputs in blocks]).initialise(seed=0)
+    alone = sq.Circuit(sq.Sum(sq.Kronecker(blocks[0]), units=1)).initialise(seed=0)
+    for each in (circuit, alone):
+        model = sq.SquaredCircuit(each, dtype=torch.complex128).eval()
+        assert model.log_partition().item() == pytest.approx(math.log(oracle.partition(each)), abs=1e-9)
+        assert_answers_are_exact(model)
+
+
+def test_alternatives_that_share_an_input_layer_keep_their_cross_terms_in_marginals():
+    """(U4) fails for x0, so that with x0 marginalised alone the two products interfere."""
+    weight = sq.Parameter((4, 4))
+    shared, blocks = sq.Input(0, FOUR, 2), [sq.Input(1, FOUR, 2, weight, row) for row in (0, 2)]
+    circuit = sq.Circuit(sq.Sum([sq.Kronecker([shared, block]) for block in blocks], units=1))
+    assert sq.is_unitary(circuit)
+    assert not sq.satisfies_u4(circuit)
+    assert_answers_are_exact(sq.SquaredCircuit(circuit, seed=0, dtype=torch.complex128).eval())
+
+
 def test_one_learnable_number_may_serve_in_several_roles_and_layers():
     q, r = (sq.Parameter((), "free", False, value=torch.tensor(v, dtype=torch.float64)) for v in (0.3, -0.2))
     both = sq.Input(0, sq.Hermite(2, learnable=True), 1, parameters={"loc": q, "log_scale": q})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import oracle
 import squircuit as sq
 from oracle import small
+from squircuit.execution import weighted_product
 from squircuit.inference.normalisation import deviation
 from strategies import Shape, circuits, max_error
 
@@ -164,7 +165,9 @@ def test_the_same_seed_gives_the_same_model():
     assert torch.equal(image_model().sum1, image_model().sum1)
 
 
-def test_one_gradient_for_a_tied_matrix_is_the_sum_over_its_layers():
+@pytest.mark.parametrize("chunk", [1, 500, 1 << 20])
+def test_one_gradient_for_a_tied_matrix_is_the_sum_over_its_layers(chunk, monkeypatch):
+    monkeypatch.setattr(weighted_product, "CHUNK", chunk)  # folds all at once, some or one at a time
     regions = sq.regions.quad_tree((4, 4))
     tied = sq.build(regions, sq.Categorical(3), 2, tie=1).initialise(seed=0)
     free = sq.build(regions, sq.Categorical(3), 2)
@@ -287,6 +290,22 @@ def test_small_entries_beside_a_large_one_count_in_the_distance_to_the_manifold(
     row[0, 0, 0] = (1 - ((1 << 18) - 1) * 2.0**-28) ** 0.5
     assert deviation(row) < 1e-7
     assert deviation(row[:, :, :-1000]) == pytest.approx(1000 * 2.0**-28, rel=1e-3)
+
+
+@pytest.mark.parametrize("is_complex", [True, False])
+def test_no_direction_off_the_manifold_is_overlooked(is_complex):
+    """WWᴴ = I + δ(I − zzᴴ/3) is I for z: no signs or phases z hide it from the look at the weights."""
+    circuit = sq.build(sq.regions.linear(2), sq.Categorical(4), 3, is_complex=is_complex)
+    model = sq.SquaredCircuit(circuit, seed=0, dtype=torch.complex128).eval()
+    start = model.input0.detach().clone()
+    phases = torch.tensor([1, -1, 1j, -1j] if is_complex else [1, -1], dtype=torch.complex128)
+    for z in torch.cartesian_prod(phases, phases, phases):
+        wrong = torch.eye(3, dtype=z.dtype) * (1 + 1e-6) - 1e-6 / 3 * torch.outer(z, z.conj())
+        factor = torch.linalg.cholesky(wrong)
+        assert model.is_normalised()
+        model.input0.data[0] = (factor if is_complex else factor.real) @ start[0]
+        assert not model.is_normalised()
+        model.input0.data.copy_(start)
 
 
 def tiny_products() -> sq.SquaredCircuit:

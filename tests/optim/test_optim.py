@@ -11,6 +11,8 @@ import torch
 import squircuit as sq
 from squircuit import optim
 from squircuit.optim.gram import Grams, inverse_square_root
+from squircuit.optim.landing import rectification
+from squircuit.optim.polar import polar_factors
 from squircuit.optim.wide import polar_step, tangent
 
 METHODS = {
@@ -77,6 +79,21 @@ def test_wide_matrices_take_the_same_step_as_the_gram_core(rows):
     assert torch.allclose(x, u @ vh)
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("rate", [0.01, 10.0])
+def test_the_gram_core_takes_the_step_of_the_polar_decomposition(rows, rate):
+    """αX + βM is the polar factor of X − ηD, D tangent with scaled rows and η‖D‖ ≤ ½."""
+    x = semi_unitary(2, 4, 9)
+    generator = torch.Generator().manual_seed(1)
+    m = torch.randn(x.shape, dtype=x.dtype, generator=generator)
+    scale = 0.1 + torch.rand(2, rows, 1, dtype=torch.float64, generator=generator)
+    direction = tangent(x, m, scale)
+    norm = torch.linalg.matrix_norm(direction)[:, None, None]
+    u, _, vh = torch.linalg.svd(x - (0.5 / norm).clamp_max(rate) * direction, False)
+    alpha, beta = polar_factors(Grams.of(x, m), scale, rate, 0.5)
+    assert torch.allclose(alpha @ x + beta @ m, u @ vh, atol=1e-10)
+
+
 def test_newton_schulz_gives_the_inverse_square_root():
     y = semi_unitary(5, 4, 8) + 0.1 * torch.randn(5, 4, 8, dtype=torch.complex128)
     root = inverse_square_root(y @ y.mH, steps=8)
@@ -135,6 +152,21 @@ def test_feasible_methods_stay_on_the_manifold(name):
         weight.grad = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
         optimiser.step()
     assert optim.distance(weight.detach()).max() <= (1e-5 if name == "Polar" else 1e-3)
+
+
+@pytest.mark.parametrize("name", ["LandingPC", "LandingSGD"])
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_landing_without_a_gradient_leads_to_the_manifold(name, factor):
+    weight = torch.nn.Parameter(factor * semi_unitary(2, 3, 8))
+    optimiser = METHODS[name](constrained(weight), lr=1.0, project=False)
+    before = optim.distance(weight.detach())
+    for _ in range(40):
+        weight.grad = torch.zeros_like(weight)
+        optimiser.step()
+        after = optim.distance(weight.detach())
+        assert (after < before).all()
+        before = after
+    assert (after < 1e-3).all()
 
 
 def test_landing_with_projection_never_goes_beyond_its_radius():
@@ -279,3 +311,18 @@ def test_pogo_takes_the_steps_of_the_peer_package():
         ours.step()
         theirs.step()
         assert torch.allclose(weight, twin, atol=1e-12)
+
+
+@pytest.mark.parametrize("beta2", [0.9, 0.99, 0.999])
+def test_the_rectification_is_that_of_torchs_radam(beta2):
+    """With a constant gradient each step of RAdam is lr·r_t, or lr itself before r_t is known."""
+    weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    peer = torch.optim.RAdam([weight], lr=1.0, betas=(0.9, beta2), eps=1e-30)
+    for step in range(1, 60):
+        before = weight.item()
+        weight.grad = torch.ones_like(weight)
+        peer.step()
+        found = rectification(torch.tensor(float(step), dtype=torch.float64), beta2).item()
+        moved = before - weight.item()
+        assert found == pytest.approx(moved if found else 0, rel=1e-9)
+        assert found > 0 or moved == pytest.approx(1)

@@ -299,6 +299,24 @@ def test_tolerances_are_stated_and_can_be_chosen():
     assert "tolerance 1.5e-08" in sq.satisfies_u3(circuit).reason
 
 
+def test_one_weight_in_single_precision_is_reason_enough_for_its_tolerance():
+    circuit = unitary().initialise(seed=0, dtype=torch.complex64)
+    exact = {"x0": unitary().initialise(seed=0).weights["x0"]}
+    mixed = circuit.with_weights(exact)
+    assert {value.dtype for value in mixed.weights.values()} == {torch.complex64, torch.complex128}
+    assert sq.is_unitary(mixed)
+    assert "tolerance 0.00035" in sq.satisfies_u3(mixed).reason
+
+
+@pytest.mark.parametrize("factor", [1e-20, 1e20])
+def test_inputs_are_non_zero_together_however_small_one_is_beside_the_other(factor):
+    large = units.input_unit(0, TWO, torch.ones(2, dtype=torch.float64))
+    small = units.input_unit(0, TWO, torch.tensor([0.0, factor], dtype=torch.float64))
+    verdict = sq.is_deterministic(Circuit(units.sum_unit([large, small], [1, 1])))
+    assert verdict.holds is False
+    assert "non-zero at {0: 1.0}" in verdict.reason
+
+
 def test_the_report_prints_a_mark_and_a_reason_for_every_property():
     text = str(sq.check(unitary()))
     assert text.count("✓") + text.count("✗") + text.count("?") == 12

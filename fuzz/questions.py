@@ -1023,7 +1023,8 @@ class Gradient(OfRows):
             return None
         expected = (pairs[0] - pairs[1]) / (2 * self.step)
         again = (nearer[0] - nearer[1]) / (0.2 * self.step)
-        if not abs(expected - again) <= 1e-3 * (1 + abs(again)):
+        bend = abs(pairs[0] + pairs[1] - 2 * subject.log_prob(self.rows, self.mask)[0].sum())
+        if not (abs(expected - again) <= 1e-3 * (1 + abs(again)) and bend < 0.1):
             return None  # so curved, or rounded, that differences tell nothing
         curvature = abs(pairs[0] + pairs[1] - 2 * subject.log_prob(self.rows, self.mask)[0].sum()) / self.step
         limit = 1e-4 * (1 + abs(expected) + abs(slope)) + 0.02 * curvature

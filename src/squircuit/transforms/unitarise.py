@@ -177,6 +177,9 @@ def _interleaved(circuit: Circuit, layer: Layer, factored: _Factored) -> _Factor
 def _orthonormalised(circuit: Circuit, layers: list[Layer], v: Tensor, exponent: int) -> _Factored:
     """V [ℓ'₁ … ] = R† (Q† [ℓ'₁ …]) with V† = QR, for V wide or tall."""
     q, r = torch.linalg.qr(v.mH)
+    if len(v) == 1 and bool(v.any()):  # small entries beside large ones keep all their digits
+        r = torch.linalg.vector_norm(v).reshape(1, 1).to(v.dtype)
+        q = v.mH / r
     shift = _exponent(r)
     return _Factored(Sum(layers, weight=_parameter(circuit, q.mH)), r.mH * 2.0**-shift, exponent + shift)
 

@@ -445,3 +445,13 @@ def test_variables_that_are_no_numbers_are_refused(over):
     circuit = sq.build(sq.regions.linear(2), TWO, 2).initialise()
     with pytest.raises(sq.ParameterError, match="variables"):
         sq.marginal(circuit, [[0, 0]], over)
+
+
+def test_layers_of_millions_of_units_are_not_gone_through_one_by_one():
+    """A product of nine inputs of eight units has 8⁹ of them, and no weight: a small file holds it."""
+    circuit = Circuit(Kronecker([Input(v, sq.Categorical(8)) for v in range(9)]))
+    for check in (sq.is_deterministic, sq.is_basis_decomposable, sq.is_regular_orthogonal):
+        verdict = check(circuit)
+        assert verdict.holds is None
+        assert "too many" in verdict.reason
+    assert sq.is_unitary(circuit)

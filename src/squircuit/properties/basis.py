@@ -19,6 +19,9 @@ from squircuit.regions.scope import Scope, describe
 
 UNCLEAR = "some functions are too small beside the terms that they are made of: rounding hides their products"
 
+UNITS_LIMIT = 1 << 16
+"""Layers with more units than this are not gone through unit by unit."""
+
 BasisScope = dict[int, frozenset[tuple[Input, int]]]  # variable -> input units (layer, row)
 
 
@@ -76,6 +79,9 @@ def is_basis_decomposable(circuit: Circuit, over: Iterable[int] | None = None) -
     smooth = is_smooth(circuit)
     if not smooth:
         return Verdict(name, False, f"not smooth: {smooth.reason}", smooth.where)
+    large = too_large(circuit, name)
+    if large is not None:
+        return large
     known: dict[Layer, list[BasisScope]] = {}
     for layer, scopes in basis_scopes(circuit):
         known[layer] = scopes
@@ -84,6 +90,15 @@ def is_basis_decomposable(circuit: Circuit, over: Iterable[int] | None = None) -
             if failure:
                 return Verdict(name, False, failure, circuit.where(layer))
     return Verdict(name, True, "every sum splits the input functions of some variable among its inputs")
+
+
+def too_large(circuit: Circuit, name: str) -> Verdict | None:
+    """Not decided, where some layer has too many units to go through: a small text can ask for 8⁹ of them."""
+    for layer in circuit.layers:
+        if layer.units > UNITS_LIMIT:
+            reason = f"it has {layer.units} units, too many to go through one by one"
+            return Verdict(name, None, reason, circuit.where(layer))
+    return None
 
 
 def _sum_failure(circuit: Circuit, layer: Sum, units: list[BasisScope], chosen: Scope) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
-from squircuit.properties.basis import sum_edges
+from squircuit.properties.basis import sum_edges, too_large
 from squircuit.properties.points import grid, representatives
 from squircuit.properties.structure import is_smooth
 from squircuit.properties.verdict import Verdict
@@ -40,6 +40,9 @@ def is_deterministic(circuit: Circuit) -> Verdict:
         return Verdict(
             "deterministic", None, f"decided for smooth circuits only: {smooth.reason}", smooth.where
         )
+    large = too_large(circuit, "deterministic")
+    if large is not None:
+        return large
     undecided: list[Sum] = []
     for layer in circuit.sums:
         rows, complete = grid(circuit, layer.scope)

@@ -61,3 +61,10 @@ def test_damage_is_named_with_the_file(tmp_path, content, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.idx: there is no such file"):
         read_idx(tmp_path / "none.idx")
+
+
+def test_empty_arrays_of_shapes_that_no_array_has_are_refused(tmp_path):
+    file = tmp_path / "a.idx"
+    file.write_bytes(bytes([0, 0, 8, 3]) + (0).to_bytes(4, "big") + b"\xff" * 8)
+    with pytest.raises(DataError, match="too large"):
+        read_idx(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ def parse_idx(content: bytes, where: str) -> NDArray[Any]:
         raise DataError(f"{where}: an IDX array of {content[3]} axes. Fix: pass one of at most {MOST_AXES}.")
     shape = tuple(int(length) for length in np.frombuffer(content[4:start], ">u4"))
     dtype = np.dtype(TYPES[content[2]])
+    if math.prod(length or 1 for length in shape) * dtype.itemsize > sys.maxsize:  # also of an empty array
+        raise DataError(f"{where}: an IDX array of shape {shape} is too large. Fix: fetch the file again.")
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
         raise DataError(

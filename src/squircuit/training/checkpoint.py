@@ -20,7 +20,7 @@ from squircuit.models import SquaredCircuit
 from squircuit.storage.atomic import replace, sweep
 from squircuit.storage.documents import ContentError
 from squircuit.storage.locks import FolderLock
-from squircuit.storage.words import one_line
+from squircuit.storage.words import one_line, without_fix
 from squircuit.training.config import UNITS, TrainingConfig, shown
 from squircuit.training.history import Epoch, History, rows_of
 from squircuit.training.sources import Data
@@ -147,15 +147,16 @@ class RunFolder:
     def history(self) -> History:
         """What `write_history` wrote last; the best epoch is the first of the lowest validation loss."""
         path = self.path / "history.jsonl"
-        unit = self._identity()["config"].get("unit")
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
             rows = rows_of([json.loads(line) for line in lines])
+            unit = self._identity()["config"].get("unit")
             if unit not in UNITS:
                 raise ContentError(f"its unit is {shown(unit)}")
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(
-                f"{path}: no history of a run ({one_line(error)}). Fix: pass the folder of a run."
+                f"{self.path}: no history of a run ({path.name}: {without_fix(error)}). "
+                "Fix: pass the folder of a run."
             ) from error
         scored = [(row.valid, row.epoch) for row in rows if row.valid is not None]
         best = min(scored)[1] if scored else len(rows)  # without validation the last weights are the best

@@ -443,3 +443,10 @@ def test_a_unit_that_is_zero_everywhere_has_gradient_zero():
     model = sq.SquaredCircuit(sq.Circuit([sq.Sum(a, units=1), dead]), dtype=torch.complex128)
     model.log_prob([[0], [1]]).sum().backward()
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+def test_functions_further_out_than_double_precision_resolves_are_refused_by_name():
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Input(0, sq.Hermite(2, 1e30)), units=1)))
+    for question in (lambda: model.sample(2), lambda: model.marginals(), lambda: model.mean()):
+        with pytest.raises(sq.ParameterError, match=r"variable 0: its functions lie .*Fix"):
+            question()

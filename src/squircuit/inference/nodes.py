@@ -10,6 +10,7 @@ there at no other cost; weights ω_q f(x_q) give the expectation of f.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
@@ -17,6 +18,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from squircuit.errors import ParameterError
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import gauss_legendre
 from squircuit.inference.snapshot import Snapshot, constant
@@ -91,8 +93,20 @@ def breakpoints(snapshot: Snapshot, variable: int) -> Tensor:
     found = []
     for group, fold in snapshot.inputs[variable]:
         values = {name: value[fold].detach() for name, value in snapshot.family_values(group).items()}
-        found.append(group.family.breakpoints(values).to(snapshot.device))
+        panels = group.family.breakpoints(values).to(snapshot.device)
+        _require_width(panels, variable)
+        found.append(panels)
     return torch.cat(found).sort().values
+
+
+def _require_width(panels: Tensor, variable: int) -> None:
+    """Refuse functions so far out that numbers there are further apart than the functions are wide."""
+    first, last = float(panels[0]), float(panels[-1])
+    if not (math.isfinite(first) and math.isfinite(last)) or last - first < 1e-13 * max(-first, last):
+        raise ParameterError(
+            f"variable {variable}: its functions lie between {first:.17g} and {last:.17g}, and double precision "
+            "has too few numbers there. Fix: subtract a constant from this column, or scale it."
+        )
 
 
 def _padded(values: Tensor, length: int, fill: float) -> Tensor:

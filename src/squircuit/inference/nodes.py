@@ -104,8 +104,8 @@ def _require_width(panels: Tensor, variable: int) -> None:
     first, last = float(panels[0]), float(panels[-1])
     if not (math.isfinite(first) and math.isfinite(last)) or last - first < 1e-13 * max(-first, last):
         raise ParameterError(
-            f"variable {variable}: its functions lie between {first:.17g} and {last:.17g}, and double precision "
-            "has too few numbers there. Fix: subtract a constant from this column, or scale it."
+            f"variable {variable}: its functions lie between {first:.17g} and {last:.17g}, and doubles are "
+            "too far apart there. Fix: subtract a constant from this column, or scale it."
         )
 
 

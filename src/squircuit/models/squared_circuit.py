@@ -53,7 +53,6 @@ class SquaredCircuit(Queries, nn.Module):
         dtype: complex64 or complex128 (float32 or float64 for real circuits is chosen to match).
 
     Attributes:
-        is_unitary: Z = 1 for all weights that the constraints of the parameters allow.
         schema: the columns of the table that the model is of, or None; kept in files, never needed.
         shape: of the images that the model is of, such as (28, 28), or None; likewise.
         notes: JSON data in the user's words, likewise.

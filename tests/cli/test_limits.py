@@ -113,7 +113,7 @@ def spoilt(tmp_path, change):
     return tmp_path / "m.safetensors", tmp_path / "x.csv"
 
 
-@pytest.mark.parametrize("change", [torch.zero_, lambda p: p.fill_(torch.nan), lambda p: p.fill_(1e30)])
+@pytest.mark.parametrize("change", [torch.zero_, lambda p: p.fill_(torch.nan)])
 def test_a_model_that_is_no_density_has_no_scores(change, tmp_path):
     try:
         model, rows = spoilt(tmp_path, change)
@@ -122,6 +122,16 @@ def test_a_model_that_is_no_density_has_no_scores(change, tmp_path):
     line = error_line("score", model, rows)
     assert line.startswith("error: ")
     assert "nan" not in call("score", model, rows, code=2).stdout
+
+
+def test_a_model_of_huge_weights_has_the_scores_of_ordinary_ones(tmp_path):
+    scores = []
+    for number, size in enumerate((1.0, 1e30)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        model, rows = spoilt(folder, lambda p, size=size: p.fill_(size))
+        scores.append(json.loads(call("score", model, rows, "--json").stdout)["log_prob"])
+    assert scores[1] == pytest.approx(scores[0], abs=1e-4)
 
 
 def test_of_a_model_that_is_zero_everywhere_every_question_says_so(tmp_path):

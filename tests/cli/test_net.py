@@ -116,6 +116,7 @@ def test_ctrl_c_while_a_model_is_read_is_130_in_a_real_process(model_file):
     env = os.environ | {"PYTHONPATH": SRC, "OMP_NUM_THREADS": "1"}
     program = (
         "import signal, squircuit.cli; from squircuit.cli import sample\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # jobs in the background ignore it
         "sample.open_model = lambda *_: print('ready', flush=True) or signal.pause()\n"
         "squircuit.cli.main()"
     )

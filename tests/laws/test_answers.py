@@ -364,9 +364,16 @@ def test_checks_go_on_below_rows_of_zeros():
 
 
 def test_a_circuit_that_is_zero_everywhere_has_no_density_and_says_so():
-    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Input(0, FOUR), weight=torch.zeros(1, 4)))).eval()
-    with pytest.raises(sq.ParameterError, match=r"log Z is -inf.*Fix"):
-        model.log_prob([[0]])
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Input(0, FOUR), weight=torch.zeros(1, 4))))
+    for mode in (model.train(), model.eval()):
+        questions = [
+            lambda mode=mode: mode.log_prob([[0]]),
+            lambda mode=mode: mode.log_prob([[0]], missing=[True]),
+            lambda mode=mode: mode.component_log_weights(),
+        ]
+        for question in questions:
+            with pytest.raises(sq.ParameterError, match=r"log Z is -inf.*Fix"):
+                question()
 
 
 # ---------------------------------------------------------------------- precision

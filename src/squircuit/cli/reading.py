@@ -44,7 +44,7 @@ def open_model(path: Path, device: torch.device) -> SquaredCircuit:
     """The model of a file, or the best one of a run, for questions."""
     file = path / BEST if os.path.isdir(path) else path
     if not os.path.exists(file):  # which is false of over-long names, where that of Path raises
-        raise FormatError(f"{file}: there is no such file. Fix: check the path.")
+        raise FormatError(f"{shown(file)}: there is no such file. Fix: check the path.")
     model = load(file, device)
     model.eval().requires_grad_(False)
     return model
@@ -131,9 +131,9 @@ def require_path(name: str) -> None:
     if os.path.exists(name):
         return
     if Path(name).name != name or Path(name).suffix:
-        raise DataError(f"{name}: there is no such file or folder. Fix: check the path.")
+        raise DataError(f"{shown(Path(name))}: there is no such file or folder. Fix: check the path.")
     raise DataError(
-        f"{name}: there is no such file, and no data set of that name. Fix: {suggestion(name, data.names())}"
+        f"{shown(Path(name))}: there is no such file, and no data set of that name. Fix: {suggestion(name, data.names())}"
     )
 
 

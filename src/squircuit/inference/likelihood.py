@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from squircuit.errors import ParameterError
 from squircuit.execution.precision import past_underflow, tf32
 from squircuit.inference.evidence import Evidence, nothing_observed
 from squircuit.inference.leaves import Leaves
@@ -43,7 +44,21 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool = Fals
 def _log_marginal(snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]) -> Tensor:
     parts, rows = zip(*_parts(snapshot, evidence, total), strict=True)
     log_p = torch.cat(parts)[torch.cat(rows).argsort()]
-    return log_p if snapshot.is_normalised else log_p - _log_partition(snapshot)
+    if snapshot.is_normalised:
+        return log_p
+    log_z = _log_partition(snapshot)
+    require_density(log_z)
+    return log_p - log_z
+
+
+def require_density(log_z: Tensor) -> None:
+    """Refuse a circuit that has no density, with log Z of one or several parts."""
+    if not bool((log_z > -torch.inf).any()) or not bool((log_z < torch.inf).all()):
+        raise ParameterError(
+            f"log Z is {log_z.flatten()[0].item()}, so there is no density: the circuit is 0 "
+            "everywhere, or weights are too large or no numbers. Fix: go back to earlier weights, or train "
+            "with a smaller lr."
+        )
 
 
 def forms_of(snapshot: Snapshot, missing: Tensor, weighted: frozenset[int] = frozenset()) -> Forms:

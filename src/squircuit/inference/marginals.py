@@ -75,8 +75,8 @@ def require_positive(log_p: Tensor, rows: Tensor) -> None:
     if bool((log_p == -torch.inf).any()):
         row = int(rows[int(torch.nonzero(log_p == -torch.inf)[0])])
         raise DataError(
-            f"row {row}: the evidence has probability zero, so nothing is conditional on it. "
-            "Fix: check the observed values, or mark some of them as missing"
+            f"row {row}: the evidence has probability zero, so nothing is conditional on it. Fix: check the "
+            "observed values, or mark some as missing; where all are missing, the model is 0 everywhere"
         )
 
 

@@ -24,7 +24,7 @@ from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import past_underflow
 from squircuit.execution.scaled import log_sum
 from squircuit.inference.evidence import has_gaps, require_data
-from squircuit.inference.likelihood import log_integrals, log_marginal
+from squircuit.inference.likelihood import log_integrals, log_marginal, require_density
 from squircuit.inference.normalisation import Kept, Normalisation
 from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
@@ -301,7 +301,10 @@ class SquaredCircuit(Queries, nn.Module):
         if self._is_one():
             return torch.log_softmax(self._by_component(self._log_mixture()), dim=0)
         double = not self._trains and self._needed_precision() == torch.float64
-        return torch.log_softmax(self._log_integrals(double), dim=0).to(self.precision)
+        logs = self._log_integrals(double)
+        if not (self._trains and logs.is_cuda):
+            require_density(logs)
+        return torch.log_softmax(logs, dim=0).to(self.precision)
 
     def _by_component(self, logs: Tensor) -> Tensor:
         """log Σ exp over the units of every root layer: (R,) → (M,)."""
@@ -353,11 +356,8 @@ class SquaredCircuit(Queries, nn.Module):
             if not (self._trains and self.is_unitary):
                 raise
             return self._zero  # the training loss flatters the model, and a warning has said so
-        if not self._trains and not bool(log_z.isfinite()):
-            raise ParameterError(
-                f"log Z is {log_z.item()}, so there is no density: the circuit is 0 everywhere, or weights "
-                "are too large or no numbers. Fix: go back to earlier weights, or train with a smaller lr."
-            )
+        if not (self._trains and log_z.is_cuda):  # there the host is not asked
+            require_density(log_z)
         return log_z
 
     def _is_one(self) -> bool:

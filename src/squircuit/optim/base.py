@@ -19,7 +19,7 @@ from squircuit.optim.gram import Grams, distance, nearest
 from squircuit.optim.kernels import adam as adam_kernel
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
-NEAR = 0.1
+NEAR = 0.75
 """From the manifold: what methods go on from."""
 QUIET = 0.03
 """Least root mean square of a row's gradient, as a share of its matrix' largest, that scales a step."""

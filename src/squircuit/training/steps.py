@@ -104,14 +104,16 @@ class Steps:
         """Forward, backward, optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
         log_p, learnt = self._objective(x, missing)
-        if learnt.requires_grad:
+        # where every cell is missing log p is 0 whatever the weights, and teaches nothing
+        teaches = missing is None or not bool(missing.all())
+        if teaches:
             (-learnt.mean()).backward()  # type: ignore[no-untyped-call]
         log_p = log_p.detach()
         found = torch.stack([-log_p.mean().double(), (log_p == -torch.inf).sum().double()])
         if not self._captures or missing is not None:
             require_good(found, len(x), self.model, Batch(x, missing), log_p)
-        if not learnt.requires_grad:
-            return found  # every cell is missing, so log p is 0 whatever the weights, and teaches nothing
+        if not teaches:
+            return found
         try:
             self.optimiser.step()
         except FloatingPointError as error:

@@ -10,6 +10,7 @@ import math
 import pickle
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -457,3 +458,42 @@ def test_functions_further_out_than_double_precision_resolves_are_refused_by_nam
     for question in (lambda: model.sample(2), lambda: model.marginals(), lambda: model.mean()):
         with pytest.raises(sq.ParameterError, match=r"variable 0: its functions lie .*Fix"):
             question()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("far", [0.5, 50.0, 1e6, 1e10])
+def test_conditionals_on_what_is_far_from_the_data_are_normalised(dtype, far):
+    """log p of the evidence is −10²⁰, and that of a state given it is not."""
+    inputs = [
+        sq.Input(0, sq.Categorical(3), 2),
+        sq.Input(1, sq.Hermite(4), 2),
+        sq.Input(2, sq.Legendre(3), 2),
+    ]
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Kronecker(inputs), units=2)), seed=1, dtype=dtype).eval()
+    rows = torch.tensor([[state, far, 0.0] for state in range(3)], dtype=torch.float64)
+    hidden = [True, False, True]
+    p = model.log_conditional(rows, of=[0], given=[1]).exp()
+    assert p.sum().item() == pytest.approx(1, abs=1e-6)
+    torch.testing.assert_close(p, model.marginals(rows[:1], hidden).values[0][0])
+    rest = model.given(rows[:1], hidden)
+    asked = torch.tensor([[[state, far, math.nan]] for state in range(3)], dtype=torch.float64)
+    torch.testing.assert_close(rest.log_prob(asked).exp().flatten(), p)
+    expected = (p * torch.arange(3)).sum().item()
+    found = model.expectation({0: lambda x: x}, rows[:1], hidden).item()
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_evidence_is_kept_when_the_rows_that_it_came_from_change():
+    model = sq.SquaredCircuit(alternatives(), dtype=torch.complex128).eval()
+    x = torch.tensor([[1, 0]])
+    rest = model.given(x, missing=[False, True])
+    before = rest.mean.clone()
+    x[0, 0] = 3
+    torch.testing.assert_close(rest.mean, before)
+
+
+def test_masked_arrays_and_arrays_of_other_byte_orders_are_not_misread():
+    model = sq.SquaredCircuit(alternatives()).eval()
+    with pytest.raises(sq.DataError, match=r"masked.*Fix: .*missing="):
+        model.log_prob(np.ma.array([[0, 1]], mask=[[False, True]]))
+    torch.testing.assert_close(model.log_prob(np.array([[0, 1]], dtype=">i4")), model.log_prob([[0, 1]]))

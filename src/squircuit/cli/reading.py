@@ -16,6 +16,7 @@ from squircuit.data import Batches, Column, Dataset, Schema, Table
 from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
+from squircuit.storage.checks import shown
 
 BEST = "best.safetensors"
 """The file of a run's folder that holds its model."""
@@ -133,7 +134,8 @@ def require_path(name: str) -> None:
     if Path(name).name != name or Path(name).suffix:
         raise DataError(f"{shown(Path(name))}: there is no such file or folder. Fix: check the path.")
     raise DataError(
-        f"{shown(Path(name))}: there is no such file, and no data set of that name. Fix: {suggestion(name, data.names())}"
+        f"{shown(Path(name))}: there is no such file, and no data set of that name. "
+        f"Fix: {suggestion(name, data.names())}"
     )
 
 

@@ -21,6 +21,7 @@ def evaluate_inputs(
     values: Mapping[str, Tensor],
     dtype: torch.dtype,
     functions: tuple[Tensor, Tensor] | None = None,
+    exact_scale: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """ℓ(x) = W φ(x) of all layers of a group, as v e^s: far from their place functions would underflow.
 
@@ -32,6 +33,7 @@ def evaluate_inputs(
         values: learnable parameters of the families, (F, …) each.
         dtype: of the result, real or complex.
         functions: φ(x) where it is known, (F, B, n) and (F, B).
+        exact_scale: s in the precision of the data.
 
     Returns:
         v, (F, K, 2 or 1, B) planes, and s, (F, B), without gradient; None: zero.
@@ -43,7 +45,7 @@ def evaluate_inputs(
     found = found.to(dtype)  # (F, B, n)
     if rows is not None:
         found = found @ rows.to(dtype).mT
-    return planar.planes(found.mT), scale.to(dtype.to_real())
+    return planar.planes(found.mT), scale if exact_scale else scale.to(dtype.to_real())
 
 
 def lookup(table: Tensor, x: Tensor) -> Tensor:

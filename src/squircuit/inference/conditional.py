@@ -13,8 +13,7 @@ from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
 from squircuit.inference.centres import means, modes
 from squircuit.inference.evidence import Evidence
-from squircuit.inference.likelihood import log_marginal
-from squircuit.inference.marginals import require_positive
+from squircuit.inference.likelihood import log_ratio
 from squircuit.inference.sampling import sample
 from squircuit.inference.snapshot import Snapshot
 from squircuit.reference.data import as_variables
@@ -36,9 +35,8 @@ def log_conditional(snapshot: Snapshot, evidence: Evidence, of: Tensor, given: T
     Returns:
         (n,).
     """
-    condition = log_marginal(snapshot, Evidence(evidence.x, evidence.missing | ~given))
-    require_positive(condition, torch.arange(len(evidence)))
-    return log_marginal(snapshot, Evidence(evidence.x, evidence.missing | ~(of | given))) - condition
+    shown, known = (Evidence(evidence.x, evidence.missing | ~which) for which in (of | given, given))
+    return log_ratio(snapshot, shown, known)
 
 
 def select(circuit: Circuit, variables: Variables, rows: int, device: torch.device) -> Tensor:

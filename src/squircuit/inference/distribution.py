@@ -15,8 +15,8 @@ from torch.distributions.constraints import Constraint
 from squircuit.circuits import Circuit
 from squircuit.errors import DataError
 from squircuit.inference.evidence import Evidence, as_evidence
-from squircuit.inference.likelihood import log_marginal
-from squircuit.inference.marginals import Marginals, marginals, require_positive
+from squircuit.inference.likelihood import log_marginal, log_ratio, require_positive
+from squircuit.inference.marginals import Marginals, marginals
 from squircuit.inference.sampling import make_generator, require_count, sample
 from squircuit.inference.snapshot import Snapshot
 
@@ -85,9 +85,8 @@ class CircuitDistribution(Distribution):
         repeated = self._repeated(len(rows))
         dtype = torch.promote_types(rows.dtype, repeated.x.dtype)
         filled = torch.where(repeated.missing, rows.to(dtype), repeated.x.to(dtype))
-        joint = log_marginal(snapshot, as_evidence(self._circuit, filled, None, filled.device))
-        condition = log_marginal(snapshot, self._evidence)
-        return joint.reshape(shape) - condition.reshape(self.batch_shape)
+        joint = as_evidence(self._circuit, filled, None, filled.device)
+        return log_ratio(snapshot, joint, self._evidence).reshape(shape)
 
     def sample(
         self, sample_shape: Any = (), seed: int | None = None, generator: torch.Generator | None = None

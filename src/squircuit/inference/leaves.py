@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
 
@@ -34,17 +34,37 @@ class Leaves:
     x: Tensor
     missing: Tensor
     nodes: Nodes | None = None
+    references: dict[int, Tensor] = field(default_factory=dict)
+    """Variable → log-scale of the first of its input layers, (B,) float64, taken out of all of them.
+
+    Far from the data it is −10¹², and what is conditional on it is not: it must not be added and subtracted.
+    """
 
     def vectors(self, group: InputGroup, folds: Slots) -> Message:
-        """ℓ(x): (F, K, B)."""
-        found = evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
-        return scaled(found.value, matrix=False, scale=found.scale)
+        """ℓ(x): (F, K, B), in units of the variables' references."""
+        value, scale = evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
+        taken = torch.stack(
+            [self._reference(group.variables[f], s) for f, s in zip(folds, scale, strict=True)]
+        )
+        return scaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
+
+    def _reference(self, variable: int, scale: Tensor) -> Tensor:
+        """Of a variable, that of the input layer which is asked first."""
+        finite = torch.where(scale == -torch.inf, 0.0, scale.detach().double())
+        return self.references.setdefault(variable, finite)
+
+    def reference_table(self) -> Tensor:
+        """What was taken out of p(y), twice the references of observed variables: (B, d) float64."""
+        table = torch.zeros(self.x.shape, dtype=torch.float64, device=self.x.device)
+        for variable, scale in self.references.items():
+            table[:, variable] = torch.where(self.missing[:, variable], 0.0, 2 * scale)
+        return table
 
     def open(self, group: InputGroup, folds: Slots) -> Message:
         """ℓ at every node, the same for all rows: (F, K, B·Q), the nodes of a row side by side."""
         value, scale = self._at_nodes(group, folds)
         repeated = value.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
-        return scaled(repeated, matrix=False, scale=scale.repeat(1, len(self.x)))
+        return scaled(repeated, matrix=False, scale=scale.to(value.real.dtype).repeat(1, len(self.x)))
 
     def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
@@ -100,7 +120,7 @@ def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tenso
     weight = None if group.weight is None else group_weight(snapshot, group, folds)
     values = {name: v[_place(folds)].double() for name, v in snapshot.family_values(group).items()}
     x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
-    planes, scale = evaluate_inputs(group, x, weight, values, snapshot.dtype)
+    planes, scale = evaluate_inputs(group, x, weight, values, snapshot.dtype, exact_scale=True)
     complete = planes.shape[2] == 2
     value = torch.complex(planes[:, :, 0], planes[:, :, 1]) if complete else planes.squeeze(2)
     return Message(
@@ -110,7 +130,7 @@ def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tenso
 
 def plain(message: Message) -> Tensor:
     """Vectors without a scale, (F, K, B), for points that are not far from where the density is."""
-    return message.value * message.scale.exp().unsqueeze(1)
+    return message.value * message.scale.exp().to(message.value.real.dtype).unsqueeze(1)
 
 
 def state_table(snapshot: Snapshot, group: InputGroup, fold: int) -> Tensor | None:

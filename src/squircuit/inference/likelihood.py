@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from squircuit.errors import ParameterError
+from squircuit.errors import DataError, ParameterError
 from squircuit.execution.precision import past_underflow, tf32
 from squircuit.inference.evidence import Evidence, nothing_observed
 from squircuit.inference.leaves import Leaves
@@ -37,18 +37,56 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool = Fals
     total = log_totals if components else log_total
     if not len(evidence):
         return snapshot.mixture.new_zeros((0, len(snapshot.components)) if components else 0)
-    log_p = _log_marginal(snapshot, evidence, total)
-    return past_underflow(log_p, lambda rows: _log_marginal(snapshot.doubled(), evidence.take(rows), total))
+    log_p, references = _log_marginal(snapshot, evidence, total)
+    whole = references.sum(dim=1)
+    return (log_p.double() + (whole.unsqueeze(1) if components else whole)).to(log_p.dtype)
 
 
-def _log_marginal(snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]) -> Tensor:
-    parts, rows = zip(*_parts(snapshot, evidence, total), strict=True)
-    log_p = torch.cat(parts)[torch.cat(rows).argsort()]
-    if snapshot.is_normalised:
-        return log_p
-    log_z = _log_partition(snapshot)
-    require_density(log_z)
-    return log_p - log_z
+@tf32(False)
+def log_ratio(snapshot: Snapshot, evidence: Evidence, condition: Evidence) -> Tensor:
+    """log p(y, z) − log p(z) of every row, exact also where both are of the size of −10¹²: (n,).
+
+    Args:
+        snapshot: of the model.
+        evidence: n rows that show y and z.
+        condition: the same rows, that show z; or m of which n is a multiple, and which repeat.
+    """
+    if not len(evidence):
+        return snapshot.mixture.new_zeros(0)
+    exact = snapshot.doubled()
+    (joint, above), (given, below) = (_log_marginal(exact, e, log_total) for e in (evidence, condition))
+    require_positive(given, torch.arange(len(condition)))
+    times = len(evidence) // len(condition)
+    apart = (above - below.repeat(times, 1)).sum(dim=1)
+    return (joint - given.repeat(times) + apart).to(snapshot.mixture.dtype)
+
+
+def require_positive(log_p: Tensor, rows: Tensor) -> None:
+    """Refuse to condition on what cannot happen."""
+    if bool((log_p == -torch.inf).any()):
+        row = int(rows[int(torch.nonzero(log_p == -torch.inf)[0])])
+        raise DataError(
+            f"row {row}: the evidence has probability zero, so nothing is conditional on it. Fix: check the "
+            "observed values, or mark some as missing; where all are missing, the model is 0 everywhere"
+        )
+
+
+def _log_marginal(
+    snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """log p(y) without the references of the observed variables, (n,) or (n, M), and these, (n, d)."""
+    parts, references, rows = zip(*_parts(snapshot, evidence, total), strict=True)
+    order = torch.cat(rows).argsort()
+    log_p = torch.cat(parts)[order]
+    if not snapshot.is_normalised:
+        log_z = _log_partition(snapshot)
+        require_density(log_z)
+        log_p = log_p - log_z
+    if snapshot.mixture.dtype == torch.float32:
+        log_p = past_underflow(
+            log_p, lambda lost: _log_marginal(snapshot.doubled(), evidence.take(lost), total)[0]
+        )
+    return log_p, torch.cat(references)[order]
 
 
 def require_density(log_z: Tensor) -> None:
@@ -131,12 +169,12 @@ def _log_partition(snapshot: Snapshot) -> Tensor:
 
 def _parts(
     snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]
-) -> Iterator[tuple[Tensor, Tensor]]:
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     for batch in batches(snapshot, evidence):
         schedule = snapshot.schedules(forms_of(snapshot, evidence.missing[batch]))
         for rows in blocks(batch, schedule):
             leaves = Leaves(snapshot, evidence.x[rows], evidence.missing[rows])
-            yield total(Messages(leaves, schedule)), rows
+            yield total(Messages(leaves, schedule)), leaves.reference_table(), rows
 
 
 def _is_cheaper_together(snapshot: Snapshot, evidence: Evidence, masks: list[tuple[Tensor, Tensor]]) -> bool:

@@ -10,10 +10,17 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import ParameterError
 from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import Evidence
-from squircuit.inference.likelihood import batches, blocks, forms_of, log_total, messages
+from squircuit.inference.likelihood import (
+    batches,
+    blocks,
+    forms_of,
+    log_total,
+    messages,
+    require_positive,
+)
 from squircuit.inference.nodes import Nodes, quadrature
 from squircuit.inference.snapshot import Snapshot, constant
 
@@ -68,16 +75,6 @@ def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | 
             keep = evidence.missing[rows, v]
             found[v][rows[keep]] = densities[row, keep, : found[v].shape[1]]
     return _collected(evidence, nodes, found, grid or {}, snapshot.mixture.dtype)
-
-
-def require_positive(log_p: Tensor, rows: Tensor) -> None:
-    """Refuse to condition on what cannot happen."""
-    if bool((log_p == -torch.inf).any()):
-        row = int(rows[int(torch.nonzero(log_p == -torch.inf)[0])])
-        raise DataError(
-            f"row {row}: the evidence has probability zero, so nothing is conditional on it. Fix: check the "
-            "observed values, or mark some as missing; where all are missing, the model is 0 everywhere"
-        )
 
 
 def node_densities(snapshot: Snapshot, evidence: Evidence, nodes: Nodes, rows: Tensor) -> Tensor:

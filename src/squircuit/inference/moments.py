@@ -12,8 +12,8 @@ from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
 from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import Evidence
-from squircuit.inference.likelihood import blocks, forms_of, log_total, messages
-from squircuit.inference.marginals import Marginals, require_positive
+from squircuit.inference.likelihood import blocks, forms_of, log_total, messages, require_positive
+from squircuit.inference.marginals import Marginals
 from squircuit.inference.nodes import quadrature
 from squircuit.inference.snapshot import Snapshot
 

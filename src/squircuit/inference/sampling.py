@@ -13,8 +13,7 @@ from squircuit.execution.precision import tf32
 from squircuit.families.quadrature import POINTS
 from squircuit.inference.evidence import Evidence, is_discrete
 from squircuit.inference.inversion import draw_index
-from squircuit.inference.likelihood import log_total, messages
-from squircuit.inference.marginals import require_positive
+from squircuit.inference.likelihood import log_total, messages, require_positive
 from squircuit.inference.message_roots import MessageRoots
 from squircuit.inference.messages import Messages, block_size
 from squircuit.inference.nodes import breakpoints

@@ -98,7 +98,8 @@ class Queries(ABC):
         """
         require_data(self.structure, x)
         evidence = self._evidence(x, missing)
-        return CircuitDistribution(self.snapshot, evidence, torch.Size([len(evidence)]))
+        kept = Evidence(evidence.x.clone(), evidence.missing.clone())  # the caller may use the rows again
+        return CircuitDistribution(self.snapshot, kept, torch.Size([len(kept)]))
 
     def distribution(self) -> CircuitDistribution:
         """The model as a :class:`torch.distributions.Distribution` over rows."""

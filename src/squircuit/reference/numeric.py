@@ -32,8 +32,13 @@ def as_tensor(x: Any, width: int) -> Tensor:
     if isinstance(x, Tensor):
         return x
     _refuse_containers(x)
+    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
+        raise DataError(
+            "a masked array with masked entries. Fix: pass x.data, and missing=numpy.ma.getmaskarray(x)."
+        )
     try:
         array = np.ascontiguousarray(x)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)  # of files from other machines
     except ValueError as error:  # rows of several lengths
         raise DataError(f"the rows have several lengths. Fix: give each {width} cells.") from error
     _require_numbers(array)

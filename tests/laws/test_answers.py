@@ -497,3 +497,57 @@ def test_masked_arrays_and_arrays_of_other_byte_orders_are_not_misread():
     with pytest.raises(sq.DataError, match=r"masked.*Fix: .*missing="):
         model.log_prob(np.ma.array([[0, 1]], mask=[[False, True]]))
     torch.testing.assert_close(model.log_prob(np.array([[0, 1]], dtype=">i4")), model.log_prob([[0, 1]]))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("unitary", [True, False])
+def test_weights_that_are_no_numbers_are_named_by_every_question(bad, unitary):
+    families = [sq.Categorical(3), sq.Hermite(3, learnable=True)]
+    circuit = sq.build(
+        sq.regions.balanced_tree(2), families, units=2, roots=2, root_weights="learnable", unitary=unitary
+    )
+    x = torch.tensor([[0.0, 0.5]], dtype=torch.float64)
+    names = [n for n, p in sq.SquaredCircuit(circuit).named_parameters() if p.numel()]
+    for name in names:
+        model = sq.SquaredCircuit(circuit, seed=0).eval()
+        model.get_parameter(name).data.view(-1)[-1] = bad
+        assert not unitary or name == "root_logits" or "hermite" in name or not _is_normalised(model)
+        questions = [
+            lambda model=model: model.log_prob(x),
+            lambda model=model: model.log_prob(x, missing=[True, False]),
+            lambda model=model: model.sample(2, seed=0),
+            lambda model=model: model.mean(),
+            lambda model=model: model.log_conditional(x, of=[0], given=[1]),
+        ]
+        for question in questions:
+            with pytest.raises(sq.ParameterError, match=r"NaN or infinity.*Fix"):
+                question()
+
+
+def _is_normalised(model: sq.SquaredCircuit) -> bool:
+    try:
+        return model.is_normalised()
+    except sq.ParameterError:
+        return False
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.7e9])
+def test_training_tells_large_numbers_apart_that_differ_by_little(offset):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 2, generator=generator, dtype=torch.float64) + torch.tensor([offset, 0.0])
+    model = sq.table_model(x, seed=0)
+    history = sq.fit(model, x, valid=x, epochs=4, progress=False, seed=0)
+    assert history.best.valid == pytest.approx(-model.log_prob(x).mean().item(), abs=1e-4)
+    assert 2 < history.best.valid < 4
+
+
+def test_moving_to_double_precision_keeps_a_model_on_the_manifold_and_tractable():
+    circuit = sq.build(sq.regions.patch_splits((2, 2), 2), FOUR, units=2)
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex64).eval()
+    x = torch.tensor([[0, 1, 2, 3]])
+    before = model.log_prob(x, missing=[True, False, False, False]).item()
+    after = model.double().log_prob(x, missing=[True, False, False, False]).item()
+    assert model.is_normalised()
+    assert after == pytest.approx(before, abs=1e-5)
+    both = sq.mixture([sq.SquaredCircuit(circuit, dtype=torch.complex64), model])
+    assert both.is_normalised()

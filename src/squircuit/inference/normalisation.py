@@ -11,7 +11,8 @@ Two things have to come together:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, final
@@ -19,10 +20,10 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Constraint
+from squircuit.circuits import Circuit, Constraint, Parameter
 from squircuit.circuits.mixture import separated
 from squircuit.errors import StructureError
-from squircuit.execution.plan import InputGroup, Plan, Stack
+from squircuit.execution.plan import Plan, Stack
 from squircuit.execution.precision import double, tf32
 from squircuit.properties import (
     Verdict,
@@ -43,8 +44,12 @@ NUMBERS = 1 << 24
 class Kept(NamedTuple):
     """Which weights keep their constraints now; of what is free there is nothing to keep."""
 
-    inputs: bool  #: those of input layers, up to the lengths of their rows: what is orthogonal stays so
+    lost: frozenset[str]  #: parameters of input layers whose rows are not even orthogonal any more
     all: bool
+
+
+KEPT = Kept(frozenset(), True)
+"""All of them."""
 
 
 @final
@@ -72,11 +77,11 @@ class Normalisation:
         declared = structure.declared()
         self.structure, self.stacks = structure, plan.stacks
         self.is_promised = bool(is_unitary(declared))
-        self._of_inputs = {
-            group.weight.stack for group in plan.groups if isinstance(group, InputGroup) and group.weight
-        }
+        held = {layer.weight for layer in structure.inputs if layer.weight is not None}
+        self._of_inputs = frozenset(structure.parameter_name(weight) for weight in held)
         self._fixed = {i: _declared(structure, s) for i, s in enumerate(plan.stacks) if _is_fixed(s)}
-        self._parts = [_Part(part) for part in separated(declared)]
+        names = {parameter: name for name, parameter in structure.parameters.items()}
+        self._parts = [_Part(part, names) for part in separated(declared)]
         self._probes: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
 
     # ------------------------------------------------------------------ promises
@@ -90,7 +95,7 @@ class Normalisation:
     def needs_manifold(self) -> bool:
         """Off the manifold cross terms count and are not tractable, so that neither Z nor a marginal is."""
         try:
-            self.joined_roots(Kept(inputs=False, all=False))
+            self.joined_roots(Kept(self._of_inputs, False))
         except StructureError:
             return self.is_promised
         return False
@@ -98,7 +103,7 @@ class Normalisation:
     def partition_has_cross_terms(self, kept: Kept) -> bool:
         """Some inputs of a sum are not known to be orthogonal functions of all variables (U1, U2)."""
         crossed = [part for part in self._parts if part.has_cross_terms]
-        return not all(kept.inputs and part.u1 and part.u2 for part in crossed)
+        return not all(part.keeps(kept) and part.u1 and part.u2 for part in crossed)
 
     def joined_roots(self, kept: Kept, always: bool = False) -> list[bool]:
         """Of each root layer, whether queries join the layers below it.
@@ -123,8 +128,9 @@ class Normalisation:
             limit: how far they may be from the manifold; default the size of rounding.
         """
         found = dict(zip(self._looked_at(), self._kept(weights, limit), strict=True))
-        lost = [i for i in self._of_inputs if not found.get(i, True)]
-        return Kept(all(self._is_orthogonal(i, weights[i]) for i in lost), all(found.values()))
+        gone = [i for i, is_kept in found.items() if not is_kept]
+        lost = frozenset(name for i in gone for name in self._slanted(i, weights[i]))
+        return Kept(lost & self._of_inputs, not gone)
 
     def _looked_at(self) -> list[int]:
         return [
@@ -156,16 +162,18 @@ class Normalisation:
             return quick <= limit
         return deviation(weight) <= limit
 
-    def _is_orthogonal(self, number: int, weight: Tensor) -> bool:
-        """Rows are orthogonal, though their lengths are not 1: then cross terms vanish all the same."""
+    def _slanted(self, number: int, weight: Tensor) -> list[str]:
+        """The parameters of a stack whose rows are not orthogonal; of other lengths, cross terms still vanish."""
+        names = self.stacks[number].parameters
         if number in self._fixed or torch._C._functorch.is_batchedtensor(weight):
-            return False
+            return list(names)
         exact = double(weight.detach())
         lengths = torch.linalg.vector_norm(exact, dim=2, keepdim=True)
         rows = exact / torch.where(lengths > 0, lengths, 1.0)
         gram = rows @ rows.mH
         gram.diagonal(dim1=1, dim2=2).zero_()
-        return bool(gram.abs().amax() <= LIMIT[weight.dtype.to_real()])
+        straight = (gram.abs().amax(dim=(1, 2)) <= LIMIT[weight.dtype.to_real()]).tolist()
+        return [name for name, is_straight in zip(names, straight, strict=True) if not is_straight]
 
     def _probe(self, weight: Tensor) -> Tensor:
         """Vectors of numbers of absolute value 1 and random phases, or ±(½ to 1½) where weights are real."""
@@ -192,8 +200,24 @@ def deviation(stack: Tensor) -> float:
         exact = double(part)
         gram = exact @ exact.mH
         gram.diagonal(dim1=1, dim2=2).sub_(1)
-        largest = max(largest, float(gram.abs().amax()) if gram.numel() else 0.0)
+        found = float(gram.abs().amax()) if gram.numel() else 0.0
+        if math.isnan(found):
+            return math.inf
+        largest = max(largest, found)
     return largest
+
+
+@torch.no_grad()
+def polished(stack: Tensor) -> Tensor:
+    """Weights that are semi-unitary up to the rounding of single precision, so in double: (S, K1, K2).
+
+    Two steps of Newton–Schulz, W ← ½(3I − WWᴴ)W: each squares the distance from the manifold.
+    """
+    exact = double(stack.detach())
+    identity = torch.eye(exact.shape[-2], dtype=exact.dtype, device=exact.device)
+    for _ in range(2):
+        exact = (1.5 * identity - 0.5 * exact @ exact.mH) @ exact
+    return exact
 
 
 @dataclass(eq=False)
@@ -201,6 +225,7 @@ class _Part:
     """The circuit of a root layer, without values of what is learnt, and what its constraints promise."""
 
     circuit: Circuit
+    names: Mapping[Parameter, str]
 
     @cached_property
     def has_cross_terms(self) -> bool:
@@ -218,15 +243,25 @@ class _Part:
     def u4(self) -> Verdict:
         return satisfies_u4(self.circuit)
 
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """The parameters that mix the functions of its input layers, by their names in the whole circuit."""
+        return frozenset(
+            self.names[layer.weight] for layer in self.circuit.inputs if layer.weight is not None
+        )
+
+    def keeps(self, kept: Kept) -> bool:
+        return self.held.isdisjoint(kept.lost)
+
     def joins(self, kept: Kept, always: bool) -> bool:
         """Cross terms count in marginals; StructureError where they are not tractable."""
-        if self.u1 and self.u4 and kept.inputs and not always:
+        if self.u1 and self.u4 and self.keeps(kept) and not always:
             return False
         structured = is_structured_decomposable(self.circuit)
         if structured:
             return True
-        reason = f"{structured.reason}, and {_cause(self.u1, self.u4, kept)}"
-        fix = _fix(self.u1, self.u4, kept)
+        reason = f"{structured.reason}, and {_cause(self.u1, self.u4, self.keeps(kept))}"
+        fix = _fix(self.u1, self.u4, self.keeps(kept))
         raise StructureError("structured-decomposable", structured.where, reason, fix)
 
 
@@ -239,18 +274,18 @@ def _declared(structure: Circuit, stack: Stack) -> Tensor:
     return torch.stack([value for value in values if value is not None])
 
 
-def _cause(u1: Verdict, u4: Verdict, kept: Kept) -> str:
+def _cause(u1: Verdict, u4: Verdict, keeps: bool) -> str:
     """Why the inputs of sums have cross terms."""
     if not (u1 and u4):
         failed = " and ".join(verdict.name for verdict in (u1, u4) if not verdict)
         return f"without {failed} for all weights sums have cross terms"
-    if not kept.inputs:
+    if not keeps:
         return "the weights of its inputs have left the manifold, so that sums have cross terms"
     return "functions of several variables bring back cross terms"
 
 
-def _fix(u1: Verdict, u4: Verdict, kept: Kept) -> str:
-    if u1 and u4 and not kept.inputs:
+def _fix(u1: Verdict, u4: Verdict, keeps: bool) -> str:
+    if u1 and u4 and not keeps:
         return (
             "train with sq.optim.Polar or POGO, which keep weights on the manifold, or bring them back with "
             "sq.optim.retract(model)"

@@ -11,6 +11,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter
 from squircuit.circuits.mixture import mixed
 from squircuit.errors import ParameterError
+from squircuit.inference.normalisation import polished
 from squircuit.models.squared_circuit import SquaredCircuit
 
 LARGEST = 300.0
@@ -42,19 +43,19 @@ def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = 
     """
     models = _checked(models)
     shares = _shares(weights, len(models))
-    circuits, norms = zip(*map(_normalised, models), strict=True)
+    precision = torch.float64 if any(m.precision is torch.float64 for m in models) else torch.float32
+    circuits, norms = zip(*(_normalised(model, precision) for model in models), strict=True)
     logs = [
         model.mixture().detach().double().cpu().log() + share.log() - log_z
         for model, share, log_z in zip(models, shares, norms, strict=True)
     ]
     circuit = mixed(circuits, torch.cat(logs).softmax(dim=0))
-    precision = torch.float64 if any(m.precision is torch.float64 for m in models) else torch.float32
     made = SquaredCircuit(circuit, dtype=precision).to(models[0].device).eval()
     made.schema, made.shape = models[0].schema, models[0].shape
     return made
 
 
-def _normalised(model: SquaredCircuit) -> tuple[Circuit, float]:
+def _normalised(model: SquaredCircuit, precision: torch.dtype) -> tuple[Circuit, float]:
     """The circuit of a model and its log Z, which is 0 where it could be divided by Z.
 
     Free weights of inputs are multiplied by Z^(−1/2d): every product in c has one of them for each of the d
@@ -63,7 +64,7 @@ def _normalised(model: SquaredCircuit) -> tuple[Circuit, float]:
     """
     circuit = model.circuit()
     if model.is_normalised():
-        return circuit, 0.0
+        return (_in_double(circuit) if precision == torch.float64 else circuit), 0.0
     log_z = model.log_partition().item()
     if not math.isfinite(log_z):
         raise ParameterError(
@@ -76,6 +77,12 @@ def _normalised(model: SquaredCircuit) -> tuple[Circuit, float]:
     factor = math.exp(-log_z / (2 * len(circuit.scope)))
     scaled = {circuit.parameter_name(w): circuit.value(w) * factor for w in weights if w is not None}
     return circuit.with_weights(scaled), 0.0
+
+
+def _in_double(circuit: Circuit) -> Circuit:
+    """Semi-unitary weights put right where single precision has rounded them."""
+    parameters = {n: p for n, p in circuit.parameters.items() if p.constraint is Constraint.SEMI_UNITARY}
+    return circuit.with_weights({n: polished(circuit.value(p)) for n, p in parameters.items()})
 
 
 def _other_parameters(layer: Layer) -> list[Parameter]:

@@ -25,7 +25,7 @@ from squircuit.execution.precision import past_underflow
 from squircuit.execution.scaled import log_sum
 from squircuit.inference.evidence import has_gaps, require_data
 from squircuit.inference.likelihood import log_integrals, log_marginal, require_density
-from squircuit.inference.normalisation import Kept, Normalisation
+from squircuit.inference.normalisation import KEPT, Kept, Normalisation, polished
 from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
 from squircuit.models.queries import Queries
@@ -219,7 +219,11 @@ class SquaredCircuit(Queries, nn.Module):
     # ------------------------------------------------------------------ density
 
     def to(self, *args: Any, **kwargs: Any) -> SquaredCircuit:
-        """Move to a device or a precision; complex stays complex: to(torch.float64) makes complex128."""
+        """Move to a device or a precision; complex stays complex: to(torch.float64) makes complex128.
+
+        Weights on the manifold are on it in double precision, too: what single precision has rounded is put
+        right.
+        """
         device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
         if dtype is not None:
             _require_precision(dtype)
@@ -230,7 +234,14 @@ class SquaredCircuit(Queries, nn.Module):
             real = dtype.to_real()
             return value.to(device, real.to_complex() if value.is_complex() else real, non_blocking)
 
-        return self._apply(move)
+        exact = dtype is not None and dtype.to_real() == torch.float64 and self.precision == torch.float32
+        polishes = exact and self.is_normalised()
+        self._apply(move)
+        if polishes:
+            for name, parameter in self._parameters.items():
+                if parameter is not None and self._constraints.get(name) == Constraint.SEMI_UNITARY:
+                    parameter.data.copy_(polished(parameter))
+        return self
 
     def double(self) -> SquaredCircuit:
         """To double precision."""
@@ -340,7 +351,10 @@ class SquaredCircuit(Queries, nn.Module):
     @torch.no_grad()
     def _needed_precision(self) -> torch.dtype:
         """Double where rows of weights are so large or small that single does not hold their squares."""
-        least, most = _extremes([_sizes(stack) for stack in self.stacks()])
+        sizes = [_sizes(stack) for stack in self.stacks()]
+        for stack, found in zip(self.plan.stacks, sizes, strict=True):
+            _require_numbers(stack.name, found)
+        least, most = _extremes(sizes)
         if self.precision == torch.float64:
             _require_squares(least, most)
             return torch.float64
@@ -414,6 +428,11 @@ class SquaredCircuit(Queries, nn.Module):
         return self.is_unitary and self._kept().all
 
     def _kept(self) -> Kept:
+        for name in {place for place, _ in self.learnt.values()}:
+            _require_numbers(name, getattr(self, name).detach())
+        logits: Tensor | None = getattr(self, "root_logits", None)
+        if logits is not None:
+            _require_numbers("root_logits", logits.detach().exp())
         return self._normalisation.look(self.stacks())
 
     def train(self, mode: bool = True) -> SquaredCircuit:
@@ -450,7 +469,7 @@ class SquaredCircuit(Queries, nn.Module):
     def _log_integrals(self, double: bool) -> Tensor:
         """log ∫ Σ_r π_r |c_r|² over the root units r of every root layer: (M,)."""
         # a step that is captured in a graph cannot look; without cross terms there is no need to
-        kept = self._kept() if self._normalisation.may_have_cross_terms else Kept(True, True)
+        kept = self._kept() if self._normalisation.may_have_cross_terms else KEPT
         if not self._normalisation.partition_has_cross_terms(kept):
             stacks = [in_double(stack) if double else stack for stack in self.stacks()]
             norms = GramPropagation(self._network, stacks, self._family_values).log_norms(self.device)
@@ -467,18 +486,17 @@ class SquaredCircuit(Queries, nn.Module):
             trains: in a training step, where a unitary model is taken to be normalised.
         """
         if trains and self._is_one():
-            return self._snapshot(joined, Kept(True, True), True, self.precision)
+            return self._snapshot(joined, KEPT, True, self.precision)
         kept = self._kept()
         is_one = self.is_unitary and kept.all
         real = self.precision if is_one else self._needed_precision()
         return self._snapshot(joined, kept, is_one, real)
 
     def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool, real: torch.dtype) -> Snapshot:
-        key = (joined, kept.inputs)
-        if key not in self._forms:
-            joins = self._normalisation.joined_roots(kept, always=joined)
-            self._forms[key] = QueryForm(self.structure, self._network, joins)
-        form, mixture = self._forms[key], self._log_mixture(real).exp()
+        joins = tuple(self._normalisation.joined_roots(kept, always=joined))
+        if joins not in self._forms:
+            self._forms[joins] = QueryForm(self.structure, self._network, list(joins))
+        form, mixture = self._forms[joins], self._log_mixture(real).exp()
         if form.joining is not None:
             weights = {
                 n: v.to(real.to_complex() if v.is_complex() else real) for n, v in self.weights().items()
@@ -519,6 +537,16 @@ class SquaredCircuit(Queries, nn.Module):
                     [getattr(self, s)[i] for s, i in zip(stacks, entries, strict=True)]
                 )
         return values
+
+
+def _require_numbers(name: str, values: Tensor) -> None:
+    """Refuse NaN and infinity."""
+    if torch._C._functorch.is_batchedtensor(values) or bool(values.isfinite().all()):
+        return
+    raise ParameterError(
+        f"the weights {name!r} hold NaN or infinity, so there is no density. Fix: go back to earlier "
+        "weights, or train with a smaller lr."
+    )
 
 
 def _extremes(sizes: list[Tensor]) -> tuple[float, float]:

@@ -130,9 +130,9 @@ class _Doors:
 
     def __init__(self, model: SquaredCircuit) -> None:
         self._device, self._domains = model.device, Domains(model.structure)
-        real = next((p.dtype.to_real() for p in model.parameters()), torch.get_default_dtype())
-        self._dtype = torch.int64 if self._domains.is_discrete else real
-        self._held = _smallest(self._domains.states) if self._domains.is_discrete else real
+        # large numbers that differ by little, such as times, are told apart in double precision only
+        self._dtype = torch.int64 if self._domains.is_discrete else torch.float64
+        self._held = _smallest(self._domains.states) if self._domains.is_discrete else torch.float64
 
     def feed(self, source: Batches | Encoded, name: str) -> Feed:
         if isinstance(source, Batches):

@@ -163,7 +163,7 @@ class Normalisation:
         return deviation(weight) <= limit
 
     def _slanted(self, number: int, weight: Tensor) -> list[str]:
-        """The parameters of a stack whose rows are not orthogonal; of other lengths, cross terms still vanish."""
+        """The parameters of a stack whose rows are not orthogonal, whatever their lengths."""
         names = self.stacks[number].parameters
         if number in self._fixed or torch._C._functorch.is_batchedtensor(weight):
             return list(names)

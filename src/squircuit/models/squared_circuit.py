@@ -377,6 +377,7 @@ class SquaredCircuit(Queries, nn.Module):
     def _is_one(self) -> bool:
         """Z = 1 is certain now; in a training step, if its optimiser has kept to the manifold so far."""
         if not self._trains:
+            self._require_places()
             return self.is_normalised()
         return self.is_unitary and (self._step.is_trusted or self._looks_normalised())
 
@@ -428,12 +429,16 @@ class SquaredCircuit(Queries, nn.Module):
         return self.is_unitary and self._kept().all
 
     def _kept(self) -> Kept:
+        self._require_places()
+        return self._normalisation.look(self.stacks())
+
+    def _require_places(self) -> None:
+        """Refuse learnt places and root weights that are no numbers; of weights, Z tells."""
         for name in {place for place, _ in self.learnt.values()}:
             _require_numbers(name, getattr(self, name).detach())
         logits: Tensor | None = getattr(self, "root_logits", None)
         if logits is not None:
             _require_numbers("root_logits", logits.detach().exp())
-        return self._normalisation.look(self.stacks())
 
     def train(self, mode: bool = True) -> SquaredCircuit:
         """Training mode, or with ``eval()`` evaluation: then no product is in TF32, gradients or not."""

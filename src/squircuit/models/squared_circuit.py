@@ -438,7 +438,8 @@ class SquaredCircuit(Queries, nn.Module):
             _require_numbers(name, getattr(self, name).detach())
         logits: Tensor | None = getattr(self, "root_logits", None)
         if logits is not None:
-            _require_numbers("root_logits", logits.detach().exp())
+            shares = logits.detach()  # −inf is the logarithm of a share of 0
+            _require_numbers("root_logits", torch.where(shares == -torch.inf, 0.0, shares))
 
     def train(self, mode: bool = True) -> SquaredCircuit:
         """Training mode, or with ``eval()`` evaluation: then no product is in TF32, gradients or not."""

@@ -338,6 +338,17 @@ def test_a_mixture_of_models_whose_input_weights_serve_in_sums_has_the_shares_th
     torch.testing.assert_close(both.component_log_weights().exp(), torch.tensor([0.25, 0.75]).double())
 
 
+def test_a_mixture_of_a_model_with_huge_weights_has_the_shares_that_were_asked_for():
+    big = torch.tensor([[7.3e29, 1.9e29, 1e29, 0.0]])
+    huge = sq.Circuit(sq.Sum(sq.Input(0, FOUR, weight=big), weight=torch.tensor([[1.9e30]])))
+    models = [sq.SquaredCircuit(huge).eval(), sq.SquaredCircuit(sq.Circuit(sq.Input(0, FOUR, 1))).eval()]
+    both = sq.mixture(models)
+    torch.testing.assert_close(both.component_log_weights().exp(), torch.tensor([0.5, 0.5]))
+    states = torch.arange(4)[:, None]
+    expected = sum(model.log_prob(states).exp() for model in models) / 2
+    torch.testing.assert_close(both.log_prob(states).exp(), expected)
+
+
 # ---------------------------------------------------------------------- tolerances
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter
 from squircuit.circuits.mixture import mixed
 from squircuit.errors import ParameterError
+from squircuit.execution.precision import double
 from squircuit.inference.normalisation import polished
 from squircuit.models.squared_circuit import SquaredCircuit
 
@@ -75,7 +76,10 @@ def _normalised(model: SquaredCircuit, precision: torch.dtype) -> tuple[Circuit,
     if weights & elsewhere or any(w is None or w.constraint is not Constraint.FREE for w in weights):
         return _moderate(circuit, log_z), log_z
     factor = math.exp(-log_z / (2 * len(circuit.scope)))
-    scaled = {circuit.parameter_name(w): circuit.value(w) * factor for w in weights if w is not None}
+    exact = {circuit.parameter_name(w): double(circuit.value(w)) for w in weights if w is not None}
+    scaled = {
+        name: value * factor for name, value in exact.items()
+    }  # single precision may not hold the factor
     return circuit.with_weights(scaled), 0.0
 
 

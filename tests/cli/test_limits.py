@@ -149,3 +149,11 @@ def test_scores_of_impossible_rows_are_infinite_and_no_error(tmp_path):
     found = json.loads(call("score", tmp_path / "m.safetensors", tmp_path / "x.csv", "--json").stdout)
     assert found["log_prob"][1] == "-inf"
     assert found["log_prob"][0] == pytest.approx(0, abs=1e-6)
+
+
+def test_files_that_are_read_are_not_replaced(tmp_path):
+    model, rows = spoilt(tmp_path, lambda p: p.mul_(1.0))
+    before = rows.read_bytes()
+    for command in ("score", "complete"):
+        assert "is read, and would be lost" in error_line(command, model, rows, "--out", rows)
+    assert rows.read_bytes() == before

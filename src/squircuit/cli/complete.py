@@ -75,7 +75,7 @@ def complete(
     - squircuit complete mnist.safetensors mnist --mask left --rows 8 -n 3 --out completed.png
     """
     report = Report(as_json)
-    require_place(out, (".csv", ".npy", *PICTURES))
+    require_place(out, (".csv", ".npy", *PICTURES), read=(model, data))
     _require_method(method, count)
     opened = open_model(model, chosen_device(device))
     if mask is not None:

@@ -41,7 +41,7 @@ def score(
     - squircuit score mnist.safetensors mnist --part valid --json
     """
     report = Report(as_json)
-    require_place(out, (".csv", ".npy"))
+    require_place(out, (".csv", ".npy"), read=(model, data))
     opened = open_model(model, chosen_device(device))
     rows = read_rows(opened, data, part)
     rows = Rows(rows.x, rows.missing | named_mask(opened, missing or [], len(rows.x), seed))

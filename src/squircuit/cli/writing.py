@@ -22,8 +22,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 PICTURES = (".png", ".pdf", ".svg")
 
 
-def require_place(path: Path | None, endings: Sequence[str] = ()) -> None:
-    """Refuse, before any work is done, a file that cannot be written or is of no known kind."""
+def require_place(path: Path | None, endings: Sequence[str] = (), read: Sequence[str | Path] = ()) -> None:
+    """Refuse, before any work is done, a file that cannot be written or is of no known kind.
+
+    Args:
+        path: of the file.
+        endings: that its name may have.
+        read: files that the command reads, and which it must not replace.
+    """
     if path is None:
         return
     file = as_path(path)
@@ -34,6 +40,9 @@ def require_place(path: Path | None, endings: Sequence[str] = ()) -> None:
     if os.path.isdir(file) or not os.path.isdir(file.parent):  # of over-long names false, not an error
         reason = "a folder is there" if os.path.isdir(file) else f"there is no folder {file.parent}"
         raise FormatError(f"{file}: cannot be written, {reason}. Fix: pass a file in a folder that exists.")
+    for other in read:
+        if os.path.exists(file) and os.path.exists(other) and os.path.samefile(file, other):
+            raise ParameterError(f"--out {file}: this file is read, and would be lost. Fix: another name.")
     require_writable(file)
     sweep(file)
 

@@ -78,9 +78,10 @@ class StiefelOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._begin()
         made = [self._bundles(group) for group in self.param_groups]
         self._require_finite(made)
+        if self._begin():
+            made = [self._bundles(group) for group in self.param_groups]
         for group, some in zip(self.param_groups, made, strict=True):
             parameters = [p for p in group["params"] if p.grad is not None]
             self._count(parameters)
@@ -91,11 +92,15 @@ class StiefelOptimizer(Optimizer):
                     adam(parameter, parameter.grad, self.state[parameter], group)
         return loss
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
         """Weights that begin far from the manifold go to the nearest ones on it: methods start from there.
 
         Only before a parameter's first step, so that later ones do not wait for a device.
+
+        Returns:
+            Whether some weights have been moved.
         """
+        moved = False
         for group in self.param_groups:
             for parameter in group["params"]:
                 if group["constrained"] and parameter.grad is not None and not self.state.get(parameter):
@@ -104,6 +109,8 @@ class StiefelOptimizer(Optimizer):
                         found = nearest(matrices).view_as(parameter)
                         if bool(found.isfinite().all()):
                             parameter.copy_(found)
+                            moved = True
+        return moved
 
     def _bundles(self, group: dict[str, Any]) -> list[Bundle]:
         """The semi-unitary parameters of a group that have gradients."""

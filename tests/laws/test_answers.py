@@ -430,6 +430,16 @@ def test_far_from_the_data_log_densities_stay_finite_and_exact(dtype, far):
         assert alone == pytest.approx(expected + math.log(math.pi) / 2, rel=relative)
 
 
+def test_units_far_smaller_than_others_of_their_layer_keep_their_digits_in_single_precision():
+    """Of two bare functions a state picks the one that is 10⁻²² of the other: its square is no float."""
+    functions = sq.Input(0, sq.Gaussian(2, (0.0, 4.0), (1.0, 1.8), learnable=False))
+    product = sq.Hadamard([functions, sq.Input(1, sq.Categorical(2))])
+    circuit = sq.Circuit(sq.Sum(product, weight=torch.ones(1, 2)))
+    single, double = (sq.SquaredCircuit(circuit, dtype=d).eval() for d in (torch.float32, torch.float64))
+    x = torch.tensor([[11.0, 0.0], [11.5, 0.0], [12.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(single.log_prob(x).double(), double.log_prob(x), atol=1e-3, rtol=1e-5)
+
+
 @pytest.mark.parametrize("scale", [1e-140, 1e-30, 1e-8, 1e8, 1e30, 1e140])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_answers_do_not_depend_on_the_size_of_free_weights(scale, dtype):

@@ -34,14 +34,20 @@ def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) 
     return inverse
 
 
+TINY = 1e-30
+"""Squares in single precision below which digits are lost."""
+
+
 def _norm(out: Tensor) -> Tensor:
     """‖v‖ of outputs (F, K, 2 or 1, B): (F, 1, 1, B).
 
-    In double precision, to which numbers go that are too large or too small for single, squares must not
-    overflow or vanish either.
+    Squares must not overflow or lose digits: where some may, and always in double precision, to which numbers
+    go that are too large or too small for single, outputs are divided by their largest entry first.
     """
     if out.dtype != torch.float64:
-        return out.square().sum(dim=(1, 2), keepdim=True).sqrt_()  # torch's norm over these is slow
+        squares = out.square().sum(dim=(1, 2), keepdim=True)  # torch's norm over these is slow
+        if out.is_cuda or not squares.numel() or bool(((squares > TINY) & (squares < 1 / TINY)).all()):
+            return squares.sqrt_()
     largest = out.abs().amax(dim=(1, 2), keepdim=True)
     share = out * torch.where(largest == 0, 0.0, 1 / largest)
     return share.square().sum(dim=(1, 2), keepdim=True).sqrt_().mul_(largest)

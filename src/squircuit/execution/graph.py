@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -22,8 +22,6 @@ class CapturedStep:
         x: a batch on a CUDA device, whose shape and type all others must have.
         warm_up: ordinary steps before the capture; they change the weights.
     """
-
-    replays: ClassVar[int] = 0  #: of all captured steps; torch does not see what they change
 
     def __init__(self, step: Callable[[Tensor], Tensor], x: Tensor, warm_up: int = 3) -> None:
         if not x.is_cuda:
@@ -47,6 +45,5 @@ class CapturedStep:
                 f"got {x.dtype} of shape {tuple(x.shape)}"
             )
         self._x.copy_(x)
-        CapturedStep.replays += 1
         self._graph.replay()
         return self._loss

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits.mixture import independent
+from squircuit.execution.scaled import log_sum
 from squircuit.models import SquaredCircuit
 
 
@@ -44,7 +45,7 @@ class Objective:
         terms = self.model.component_log_prob(x, missing)
         shares = self.model.component_log_weights()
         learnt = [
-            _log_sum(terms.index_select(1, roots) - shares.index_select(0, roots).logsumexp(dim=0))
+            log_sum(terms.index_select(1, roots) - shares.index_select(0, roots).logsumexp(dim=0), dim=1)
             for roots in self._roots
         ]
         return terms.detach().logsumexp(dim=1), torch.stack(learnt).sum(dim=0)
@@ -58,14 +59,3 @@ class Objective:
         for units, share in zip(self._units, self._shares, strict=True):
             moved = logits.index_select(0, units)
             logits.index_copy_(0, units, moved - moved.logsumexp(dim=0) + share)
-
-
-def _log_sum(terms: Tensor) -> Tensor:
-    """log Σ exp of the columns, with gradient 0 and not NaN in rows where all are −inf: (n, M) → (n,).
-
-    Example:
-        >>> _log_sum(torch.tensor([[0.0, 0.0], [-torch.inf, -torch.inf]]))
-        tensor([0.6931,   -inf])
-    """
-    lost = (terms == -torch.inf).all(dim=1)
-    return torch.where(lost, -torch.inf, torch.where(lost.unsqueeze(1), 0.0, terms).logsumexp(dim=1))

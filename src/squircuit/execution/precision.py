@@ -39,15 +39,17 @@ def double(value: Tensor) -> Tensor:
     return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
-def past_underflow(log_p: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
-    """Rows of probability 0 once more in double precision: products of tiny factors vanish in single first.
+def recomputed(log_p: Tensor, lost: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
+    """Logarithms with some rows computed once more, with more care.
 
     Args:
         log_p: (n,), or (n, M) for the terms of a sum.
-        again: indices of rows → their log p in double precision.
+        lost: which rows, booleans (n,).
+        again: indices of rows → their values.
+
+    Example:
+        >>> recomputed(torch.zeros(3), torch.tensor([True, False, True]), lambda rows: rows + 0.5)
+        tensor([0.5000, 0.0000, 2.5000])
     """
-    zero = log_p == -torch.inf
-    lost = (zero if zero.ndim == 1 else zero.any(dim=1)).nonzero()[:, 0]
-    if log_p.dtype == torch.float64 or not len(lost):
-        return log_p
-    return log_p.index_put((lost,), again(lost).to(log_p.dtype))
+    rows = lost.nonzero()[:, 0]
+    return log_p.index_put((rows,), again(rows).to(log_p.dtype)) if len(rows) else log_p

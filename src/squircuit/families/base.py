@@ -51,6 +51,16 @@ class Family(ABC):
         functions = self._functions(x, values)
         return functions.to(dtype.to_complex() if functions.is_complex() else dtype), torch.zeros_like(x)
 
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        """φ_i(x) e^(−s_i), (..., n), and s_i, (..., n), held constant: to be overridden where they differ."""
+        functions, scale = self._scaled_functions(x, values, x.dtype)
+        return functions, scale[..., None].expand(functions.shape)
+
+    @property
+    def has_one_scale(self) -> bool:
+        """Far out all functions vanish alike, up to powers of x, so that one scale holds them all."""
+        return True
+
     @property
     def is_orthonormal(self) -> bool:
         """Whether ∫ φ_i φ_j* = δ_ij whatever the values of the parameters."""
@@ -120,6 +130,28 @@ class Family(ABC):
         within = torch.where(inside, x, self.domain.anchor)
         functions, scale = self._scaled_functions(within, self._resolve(values, x), dtype)
         return torch.where(inside[..., None], functions, 0.0), scale
+
+    def evaluate_separately(self, x: Tensor, values: Values | None = None) -> tuple[Tensor, Tensor]:
+        """The value of every function as v e^s with a scale of its own, unlike :meth:`evaluate_scaled`.
+
+        Args:
+            x: points of any shape (...,).
+            values: of the learnable parameters.
+
+        Returns:
+            v and s, (..., n) each, in double precision; s has no gradient, v carries all of it.
+
+        Example:
+            >>> from squircuit.families import Gaussian
+            >>> v, s = Gaussian(2, loc=(0.0, 0.0), scale=(0.1, 1.0)).evaluate_separately(torch.tensor(10.0))
+            >>> s  # beside e^−50 no float holds e^−4998
+            tensor([-4997.6974,   -50.0000], dtype=torch.float64)
+        """
+        x = _as_real(x).double()
+        inside = self.domain.contains(x)
+        within = torch.where(inside, x, self.domain.anchor)
+        functions, scale = self._separate_functions(within, self._resolve(values, x))
+        return torch.where(inside[..., None], functions, 0.0), scale.detach()
 
     def inner(
         self, other: Family, values: Values | None = None, other_values: Values | None = None

@@ -72,6 +72,14 @@ class Conjugated(Family):
         functions, scale = self.base.evaluate_scaled(x, values, dtype)
         return functions.conj(), scale
 
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        functions, scale = self.base.evaluate_separately(x, values)
+        return functions.conj(), scale
+
+    @property
+    def has_one_scale(self) -> bool:
+        return self.base.has_one_scale
+
     def inner(
         self, other: Family, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:

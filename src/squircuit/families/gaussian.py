@@ -79,12 +79,25 @@ class Gaussian(Family):
         return (-t.square() / 2).exp() / (scale * math.sqrt(2 * math.pi))
 
     def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        loc, scale = self._placed(x, values)
-        t = standardise(x[..., None], loc, scale, FARTHEST[x.dtype])
-        exponents = -t.square() / 2 - scale.log()
+        exponents = self._exponents(x, values)
         largest = exponents.detach().amax(dim=-1)
         functions = (exponents - largest[..., None]).to(dtype).exp()
         return functions / math.sqrt(2 * math.pi), largest
+
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        exponents = self._exponents(x, values)
+        scale = exponents.detach()
+        return (exponents - scale).exp() / math.sqrt(2 * math.pi), scale  # 1/√(2π), with its gradient
+
+    def _exponents(self, x: Tensor, values: Values) -> Tensor:
+        """log(√(2π) φ_k(x)): (..., K)."""
+        loc, scale = self._placed(x, values)
+        t = standardise(x[..., None], loc, scale, FARTHEST[x.dtype])
+        return -t.square() / 2 - scale.log()
+
+    @property
+    def has_one_scale(self) -> bool:
+        return self.size == 1
 
     def inner(
         self, other: Family, values: Values | None = None, other_values: Values | None = None

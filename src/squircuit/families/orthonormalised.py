@@ -76,6 +76,19 @@ class Orthonormalised(Family):
         mixed = rows @ _mixing(self.base, x.device)
         return mixed.to(dtype.to_complex() if self.is_complex else dtype), scale.to(x.dtype)
 
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        rows, scales = self.base.evaluate_separately(x)  # (..., n)
+        mixing = _mixing(self.base, x.device)
+        there = (mixing != 0) & (rows[..., None] != 0)  # (..., n, n), the base's functions first
+        largest = torch.where(there, scales[..., None], -torch.inf).amax(dim=-2)
+        largest = torch.where(largest == -torch.inf, 0.0, largest)  # (..., n)
+        factors = torch.where(there, (scales[..., None] - largest[..., None, :]).exp(), 0.0)
+        return (rows[..., None] * mixing * factors).sum(dim=-2), largest
+
+    @property
+    def has_one_scale(self) -> bool:
+        return self.base.has_one_scale
+
     def integrals(self, values: Values | None = None) -> Tensor:
         return self.base.integrals() @ _mixing(self.base)
 

@@ -81,6 +81,17 @@ class Product(Family):
         right, other = self.right.evaluate_scaled(x, right_values, dtype)
         return (left[..., :, None] * right[..., None, :]).flatten(-2), scale + other
 
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        left_values, right_values = _parts(values)
+        left, scale = self.left.evaluate_separately(x, left_values)
+        right, other = self.right.evaluate_separately(x, right_values)
+        products = (left[..., :, None] * right[..., None, :]).flatten(-2)
+        return products, (scale[..., :, None] + other[..., None, :]).flatten(-2)
+
+    @property
+    def has_one_scale(self) -> bool:
+        return self.left.has_one_scale and self.right.has_one_scale
+
     def integrals(self, values: Values | None = None) -> Tensor:
         return self.left.inner(self.right.conjugate(), *_parts(values)).flatten()
 

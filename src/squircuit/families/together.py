@@ -79,6 +79,16 @@ class Together(Family):
         scaled = [(v * (s - largest).to(dtype).exp()[..., None]).to(kind) for v, s in parts]
         return torch.cat(scaled, dim=-1), largest
 
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        parts = [part.evaluate_separately(x, given) for part, given in self._parts(values)]
+        kind = torch.complex128 if self.is_complex else torch.float64
+        functions = torch.cat([v.to(kind) for v, _ in parts], dim=-1)
+        return functions, torch.cat([s for _, s in parts], dim=-1)
+
+    @property
+    def has_one_scale(self) -> bool:
+        return False
+
     def integrals(self, values: Values | None = None) -> Tensor:
         dtype = torch.complex128 if self.is_complex else torch.float64
         return torch.cat([part.integrals(given).to(dtype) for part, given in self._parts(values)])

@@ -104,7 +104,7 @@ class Leaves:
         if self.snapshot.is_normalised:
             identity = torch.eye(group.units, dtype=self.snapshot.dtype, device=self.snapshot.device)
             return identity.expand(len(folds), 1, -1, -1)
-        functions = _functions_grams(self.snapshot, group, folds).to(
+        functions = function_grams(self.snapshot, group, folds).to(
             device=self.snapshot.device, dtype=self.snapshot.dtype
         )
         weight = input_weight(self.snapshot, group, folds)
@@ -118,7 +118,7 @@ class Leaves:
 def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> Message:
     """W φ(x) of some input layers: (F, B) → (F, K, B) in the circuit's dtype, and log-scales (F, B)."""
     weight = None if group.weight is None else group_weight(snapshot, group, folds)
-    values = {name: v[_place(folds)].double() for name, v in snapshot.family_values(group).items()}
+    values = function_values(snapshot, group, folds)
     x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
     planes, scale = evaluate_inputs(group, x, weight, values, snapshot.dtype, exact_scale=True)
     complete = planes.shape[2] == 2
@@ -158,9 +158,14 @@ def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor 
     return group_weight(snapshot, group, folds)[:, group.first_row : group.first_row + group.units]
 
 
-def _functions_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
+def function_values(snapshot: Snapshot, group: InputGroup, folds: Slots) -> dict[str, Tensor]:
+    """The learnt numbers of the families of some input layers, in double precision: (F, …) each."""
+    return {name: value[_place(folds)].double() for name, value in snapshot.family_values(group).items()}
+
+
+def function_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
     """∫ φ φᴴ: (F or 1, n, n)."""
-    values = {name: value[_place(folds)] for name, value in snapshot.family_values(group).items()}
+    values = function_values(snapshot, group, folds)
     if not values or group.family.is_orthonormal:
         return group.family.gram().unsqueeze(0)
     return torch.func.vmap(group.family.gram)(values)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from squircuit.errors import DataError, ParameterError
-from squircuit.execution.precision import past_underflow, tf32
-from squircuit.inference.evidence import Evidence, nothing_observed
+from squircuit.execution.precision import recomputed, tf32
+from squircuit.execution.scaled import log_sum
+from squircuit.inference.evidence import Evidence, is_discrete, nothing_observed
 from squircuit.inference.leaves import Leaves
 from squircuit.inference.messages import Messages, block_size
 from squircuit.inference.nodes import Nodes
 from squircuit.inference.schedule import Form, Forms, Schedule
 from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.unit_scales import log_totals as log_totals_of_units
+from squircuit.inference.unit_scales import needs_unit_scales
 
 STEP_COST = {"cpu": 2e6, "cuda": 1e9}  #: what starting a step costs, in multiplications
 
@@ -34,10 +37,9 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool = Fals
     Returns:
         (n,), or (n, M); −inf where p(y) is zero.
     """
-    total = log_totals if components else log_total
     if not len(evidence):
         return snapshot.mixture.new_zeros((0, len(snapshot.components)) if components else 0)
-    log_p, references = _log_marginal(snapshot, evidence, total)
+    log_p, references = _log_marginal(snapshot, evidence, components)
     whole = references.sum(dim=1)
     return (log_p.double() + (whole.unsqueeze(1) if components else whole)).to(log_p.dtype)
 
@@ -54,11 +56,17 @@ def log_ratio(snapshot: Snapshot, evidence: Evidence, condition: Evidence) -> Te
     if not len(evidence):
         return snapshot.mixture.new_zeros(0)
     exact = snapshot.doubled()
-    (joint, above), (given, below) = (_log_marginal(exact, e, log_total) for e in (evidence, condition))
+    (joint, above), (given, below) = (_log_marginal(exact, e, False) for e in (evidence, condition))
     require_positive(given, torch.arange(len(condition)))
     times = len(evidence) // len(condition)
     apart = (above - below.repeat(times, 1)).sum(dim=1)
     return (joint - given.repeat(times) + apart).to(snapshot.mixture.dtype)
+
+
+def log_terms(snapshot: Snapshot, evidence: Evidence) -> Tensor:
+    """log ∫ Σ_r π_r |c_r|² dz over the root units of each circuit that is mixed, not divided by Z: (n, M)."""
+    terms, references = _log_totals(snapshot, evidence)
+    return terms + references.sum(dim=1, keepdim=True)
 
 
 def require_positive(log_p: Tensor, rows: Tensor) -> None:
@@ -71,22 +79,48 @@ def require_positive(log_p: Tensor, rows: Tensor) -> None:
         )
 
 
-def _log_marginal(
-    snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]
-) -> tuple[Tensor, Tensor]:
+def _log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool) -> tuple[Tensor, Tensor]:
     """log p(y) without the references of the observed variables, (n,) or (n, M), and these, (n, d)."""
-    parts, references, rows = zip(*_parts(snapshot, evidence, total), strict=True)
-    order = torch.cat(rows).argsort()
-    log_p = torch.cat(parts)[order]
+    log_p, references = _log_totals(snapshot, evidence)
+    log_p = log_p if components else log_sum(log_p, dim=1)
     if not snapshot.is_normalised:
         log_z = _log_partition(snapshot)
         require_density(log_z)
         log_p = log_p - log_z
-    if snapshot.mixture.dtype == torch.float32:
-        log_p = past_underflow(
-            log_p, lambda lost: _log_marginal(snapshot.doubled(), evidence.take(lost), total)[0]
-        )
-    return log_p, torch.cat(references)[order]
+    return log_p, references
+
+
+def _log_totals(snapshot: Snapshot, evidence: Evidence, together: bool = True) -> tuple[Tensor, Tensor]:
+    """log p(m, y) of the circuits that are mixed, (n, M), not divided by Z, and the references, (n, d).
+
+    Rows of which single precision, one scale a layer or a matrix in place of a vector may not hold the digits
+    are computed once more, with more care.
+
+    Args:
+        together: rows of different masks may be computed together.
+    """
+    parts, references, doubtful, rows = zip(*_parts(snapshot, evidence, together), strict=True)
+    order = torch.cat(rows).argsort()
+    log_p, taken, doubts = (torch.cat(each)[order] for each in (parts, references, doubtful))
+    far = needs_unit_scales(snapshot, evidence.x, evidence.missing, log_p.dtype)
+    zero = (log_p == -torch.inf).any(dim=1)
+    if log_p.dtype == torch.float32:
+        exact = snapshot.doubled()
+        return recomputed(
+            log_p, far | zero | doubts, lambda lost: _log_totals(exact, evidence.take(lost), together)[0]
+        ), taken
+    if together:
+        log_p = recomputed(log_p, doubts, lambda lost: _log_totals(snapshot, evidence.take(lost), False)[0])
+    if not is_discrete(snapshot.circuit):  # nothing else is too small for a scale of its layer
+        far |= zero
+    return recomputed(log_p, far, lambda lost: _far(snapshot, evidence.take(lost), taken[lost])), taken
+
+
+def _far(snapshot: Snapshot, evidence: Evidence, references: Tensor) -> Tensor:
+    """The same of rows whose units need a scale of their own: (n, M)."""
+    masks = list(evidence.masks())
+    parts = [log_totals_of_units(snapshot, evidence.x[rows], mask, references[rows]) for mask, rows in masks]
+    return torch.cat(parts)[torch.cat([rows for _, rows in masks]).argsort()]
 
 
 def require_density(log_z: Tensor) -> None:
@@ -114,16 +148,16 @@ def forms_of(snapshot: Snapshot, missing: Tensor, weighted: frozenset[int] = fro
     )
 
 
-def batches(snapshot: Snapshot, evidence: Evidence) -> Iterator[Tensor]:
+def batches(snapshot: Snapshot, evidence: Evidence, together: bool = True) -> Iterator[Tensor]:
     """Rows to be computed together: those of one mask, or all where there are too many masks.
 
     A step for rows of different masks holds matrices where each mask alone may have vectors or identities,
     but it is one step instead of one a mask.
     """
     masks = list(evidence.masks())
-    together = torch.arange(len(evidence), device=evidence.x.device)
-    if len(masks) > 1 and not snapshot.has_alternatives and _is_cheaper_together(snapshot, evidence, masks):
-        masks = [(evidence.missing[0], together)]
+    joins = together and len(masks) > 1 and not snapshot.has_alternatives
+    if joins and _is_cheaper_together(snapshot, evidence, masks):
+        masks = [(evidence.missing[0], torch.arange(len(evidence), device=evidence.x.device))]
     for _, rows in masks:
         yield rows
 
@@ -168,13 +202,15 @@ def _log_partition(snapshot: Snapshot) -> Tensor:
 
 
 def _parts(
-    snapshot: Snapshot, evidence: Evidence, total: Callable[[Messages], Tensor]
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    for batch in batches(snapshot, evidence):
+    snapshot: Snapshot, evidence: Evidence, together: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """log p(m, y), references, whether digits are in doubt, and the rows, batch by batch."""
+    for batch in batches(snapshot, evidence, together):
         schedule = snapshot.schedules(forms_of(snapshot, evidence.missing[batch]))
         for rows in blocks(batch, schedule):
             leaves = Leaves(snapshot, evidence.x[rows], evidence.missing[rows])
-            yield total(Messages(leaves, schedule)), leaves.reference_table(), rows
+            found = Messages(leaves, schedule)
+            yield log_totals(found), leaves.reference_table(), found.doubtful, rows
 
 
 def _is_cheaper_together(snapshot: Snapshot, evidence: Evidence, masks: list[tuple[Tensor, Tensor]]) -> bool:

@@ -5,6 +5,7 @@ Vectors where all is observed, matrices where some of it is; see :mod:`squircuit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import final
@@ -19,6 +20,8 @@ from squircuit.inference.leaves import Leaves
 from squircuit.inference.scaled import Message, added, joined, ratio, scaled
 from squircuit.inference.schedule import Form, Schedule, Source, Step
 
+CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
+"""A share of the terms of a matrix below which too few of its digits are left."""
 BLOCK = {"cpu": 2**21, "cuda": 2**26}  #: numbers in one intermediate result; larger ones are cut
 
 
@@ -35,6 +38,8 @@ class Messages:
         self.leaves, self.schedule = leaves, schedule
         self.snapshot = leaves.snapshot
         self.found: list[Message] = []
+        self.doubtful = torch.zeros(len(leaves.x), dtype=torch.bool, device=leaves.x.device)
+        """Rows in which terms of a matrix have cancelled so far that few digits are left."""
         for step in schedule.steps:
             self.found.append(self._inputs(step) if isinstance(step.group, InputGroup) else self._inner(step))
 
@@ -112,8 +117,26 @@ class Messages:
             compute(step, branch, sources)
             for branch, sources in zip(step.branches, step.sources, strict=True)
         ]
-        value, scale = parts[0] if len(parts) == 1 else added(parts, matrix=step.form is Form.MATRIX)
-        return scaled(value, matrix=step.form is Form.MATRIX, scale=scale)
+        is_matrix = step.form is Form.MATRIX
+        value, scale = parts[0] if len(parts) == 1 else added(parts, matrix=is_matrix)
+        message = scaled(value, matrix=is_matrix, scale=scale)
+        if is_matrix and isinstance(step.group, SumGroup):
+            self._doubt(step, message.scale - scale)
+        return message
+
+    @torch.no_grad()
+    def _doubt(self, step: Step, shrunk: Tensor) -> None:
+        """Where W R Wᴴ is much smaller than W and R are.
+
+        R is a square, so rounding takes twice as many of its digits as of a vector's.
+
+        Args:
+            shrunk: log of the largest entry of W R Wᴴ, R having one of 1: (F, B or 1).
+        """
+        size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
+        largest = torch.linalg.vector_norm(size, dim=2).amax(dim=1, keepdim=True).log()  # (F or 1, 1)
+        limit = math.log(CANCELLED[self.snapshot.mixture.dtype])
+        self.doubtful |= ((shrunk > -torch.inf) & (shrunk - 2 * largest < limit)).any(dim=0)
 
     def _vector(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
         """W (r₁ ⊗ … ⊗ r_N), with every vector repeated for the nodes where the step is open."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from typing import Any, final
 
@@ -21,13 +23,15 @@ from squircuit.execution.partition import GramPropagation
 from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
 from squircuit.execution.precision import double as in_double
-from squircuit.execution.precision import past_underflow
+from squircuit.execution.precision import recomputed
 from squircuit.execution.scaled import log_sum
-from squircuit.inference.evidence import has_gaps, require_data
-from squircuit.inference.likelihood import log_integrals, log_marginal, require_density
+from squircuit.families import Family
+from squircuit.inference.evidence import Evidence, has_gaps, require_data
+from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms, require_density
 from squircuit.inference.normalisation import KEPT, Kept, Normalisation, polished
 from squircuit.inference.query_form import QueryForm
 from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.unit_scales import largest_spread, may_spread, needs_unit_scales
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
 
@@ -338,8 +342,45 @@ class SquaredCircuit(Queries, nn.Module):
         real = self.precision if is_one or on_gpu else self._needed_precision()
         log_p = density(rows, real).to(self.precision)
         if not on_gpu:
-            log_p = past_underflow(log_p, lambda lost: density(rows[lost], torch.float64))
+            log_p = self._with_care(log_p, rows, real, components)
         return log_p if is_one else log_p - self._log_z(real)
+
+    def _with_care(self, log_p: Tensor, x: Tensor, real: torch.dtype, components: bool) -> Tensor:
+        """Log-densities, with those rows computed once more whose digits may have been lost.
+
+        Products of tiny factors vanish in single precision first; and a unit that is zero beside others of
+        its layer counts where another variable makes up for it.
+        """
+        zero = log_p == -torch.inf
+        lost = zero if zero.ndim == 1 else zero.any(dim=1)
+        if self._may_spread:
+            lost = lost | needs_unit_scales(
+                self._as_it_is(self.precision), x, torch.zeros_like(x).bool(), real
+            )
+        elif real == torch.float64:
+            return log_p
+
+        def again(rows: Tensor) -> Tensor:
+            exact = self._as_it_is(torch.float64)
+            terms = log_terms(exact, Evidence(x[rows], torch.zeros_like(x[rows], dtype=torch.bool)))
+            return terms if components else log_sum(terms, dim=1)
+
+        return recomputed(log_p, lost, again)
+
+    @cached_property
+    def _may_spread(self) -> bool:
+        """Far from the data the units of a layer may differ by more than a float holds."""
+        families: dict[int, list[Family]] = {}
+        for group in self._input_groups:
+            for variable in group.variables:
+                families.setdefault(variable, []).append(group.family)
+        return any(may_spread(each) for each in families.values())
+
+    def _as_it_is(self, real: torch.dtype) -> Snapshot:
+        """For rows that lack nothing, whose value is that of the circuit whatever its structure."""
+        form = self._form((False,) * len(self.structure.roots))
+        mixture = self._log_mixture(real).exp()
+        return form.direct(self._matched_stacks(real), mixture, self._family_values, False)
 
     def _attached(self, log_p: Tensor) -> Tensor:
         """With a gradient of zero, where rows show nothing and no weight was needed: batches may be such."""
@@ -355,12 +396,28 @@ class SquaredCircuit(Queries, nn.Module):
         for stack, found in zip(self.plan.stacks, sizes, strict=True):
             _require_numbers(stack.name, found)
         least, most = _extremes(sizes)
-        if self.precision == torch.float64:
-            _require_squares(least, most)
-            return torch.float64
         rarest, _ = _extremes([self._log_mixture(torch.float64).exp()])
-        within = min(least, rarest) > 1 / LARGE and most < LARGE
-        return torch.float32 if within else torch.float64
+        if least < 1 / LARGE or most > LARGE:
+            self._require_squares(least, most)
+            return torch.float64
+        return torch.float64 if rarest < 1 / LARGE else self.precision
+
+    def _require_squares(self, least: Any, most: Any) -> None:
+        """Refuse weights of which double precision does not hold the squares beside one another."""
+        value = least if least < 1 / LARGEST else most
+        if least < 1 / LARGEST or most > LARGEST:
+            raise ParameterError(
+                f"a row of a weight has the largest entry {value:.3g}, whose square is no number in double "
+                "precision. Fix: multiply the weights by a number; no density depends on their size."
+            )
+        form = self._form((False,) * len(self.structure.roots))
+        spread = largest_spread(self._network, self._matched_stacks(torch.float64), form.schedules.scopes)
+        if spread > math.log(LARGEST):
+            raise ParameterError(
+                f"the units of layers over the same variables differ in size by a factor of "
+                f"1e{spread / math.log(10):.0f}, and double precision does not hold their squares beside one "
+                "another. Fix: bring the rows of the weights to similar sizes."
+            )
 
     def _log_z(self, real: torch.dtype) -> Tensor:
         """What a log-density is divided by: log Z, checked outside training steps."""
@@ -500,15 +557,18 @@ class SquaredCircuit(Queries, nn.Module):
 
     def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool, real: torch.dtype) -> Snapshot:
         joins = tuple(self._normalisation.joined_roots(kept, always=joined))
-        if joins not in self._forms:
-            self._forms[joins] = QueryForm(self.structure, self._network, list(joins))
-        form, mixture = self._forms[joins], self._log_mixture(real).exp()
+        form, mixture = self._form(joins), self._log_mixture(real).exp()
         if form.joining is not None:
             weights = {
                 n: v.to(real.to_complex() if v.is_complex() else real) for n, v in self.weights().items()
             }
             return form.joined(self.structure.with_weights(weights), mixture)
         return form.direct(self._matched_stacks(real), mixture, self._family_values, is_normalised)
+
+    def _form(self, joins: tuple[bool, ...]) -> QueryForm:
+        if joins not in self._forms:
+            self._forms[joins] = QueryForm(self.structure, self._network, list(joins))
+        return self._forms[joins]
 
     def _matched_stacks(self, real: torch.dtype) -> list[Tensor]:
         """All stacks in one precision, complex where the circuit is."""
@@ -560,16 +620,6 @@ def _extremes(sizes: list[Tensor]) -> tuple[float, float]:
     every = torch.cat(sizes) if sizes else torch.ones(1)
     present = every[every > 0]
     return (float(present.min()), float(present.max())) if len(present) else (1.0, 1.0)
-
-
-def _require_squares(least: float, most: float) -> None:
-    """Refuse weights whose squares are no numbers in double precision either."""
-    if least < 1 / LARGEST or most > LARGEST:
-        value = least if least < 1 / LARGEST else most
-        raise ParameterError(
-            f"a row of a weight has the largest entry {value:.3g}, whose square is no number in double "
-            "precision. Fix: multiply the weights by a number; no density depends on their size."
-        )
 
 
 def _sizes(stack: Tensor) -> Tensor:

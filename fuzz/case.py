@@ -225,6 +225,9 @@ def answer(subject: Any, question: Any) -> Problem | None:
         return refuse(subject, question, error)
     except Exception as error:
         return raised(question.kind, error)
+    finally:
+        if isinstance(question, Question):
+            subject.model.eval()  # also where a question in training mode is refused
     return question.check(subject, found)
 
 

@@ -77,7 +77,7 @@ class Subject:
     def z_error(self) -> float:
         """The relative error that Z may have."""
         oracle = self.oracle
-        return self.unit * (oracle.z_rounding + abs(oracle.log_z)) + self.slack
+        return self.unit * (oracle.z_rounding + abs(oracle.log_z)) + self.slack + oracle.rule_rounding
 
     @property
     def is_sound(self) -> bool:
@@ -938,10 +938,6 @@ class TrainingLogProb(LogProb):
 
     def expression(self, name: str) -> str:
         return f"torch.no_grad()({name}.train().log_prob)({self.arguments})"
-
-    def check(self, subject: Subject, answer: Any) -> Problem | None:
-        subject.model.eval()
-        return super().check(subject, answer)
 
 
 @dataclass(frozen=True)

@@ -57,3 +57,32 @@ def test_input_layers_of_different_families_over_one_variable_interfere_and_are_
     assert model.mean()[0, 0].item() == pytest.approx((weights * nodes) @ joint @ weights / total)
     found.sum().backward()
     assert model.fourier_shift.grad.abs().max() > 0
+
+
+def test_gradients_of_marginals_pass_through_what_is_exactly_zero():
+    """A branch that is 0 has a gradient where another is added to it, as finite differences show."""
+
+    def held(*rows):
+        value = torch.tensor(rows, dtype=torch.float64)
+        return sq.Parameter(tuple(value.shape), "semi-unitary", False, value=value)
+
+    family = sq.Categorical(2)
+    weights = [held([1.0, 0.0], [0.0, 1.0]), held([0.6, 0.8], [-0.8, 0.6])]
+    products = [sq.Hadamard([sq.Input(v, family, 1, weights[v], row) for v in (0, 1)]) for row in (0, 1)]
+    both = sq.Sum(products, weight=held([0.6, 0.8]))  # the second product is 0 at state 0 of variable 0
+    circuit = sq.Circuit(sq.Hadamard([both, sq.Input(2, family, weight=held([0.8, -0.6]))]))
+    model = sq.SquaredCircuit(circuit, dtype=torch.float64).eval()
+    assert model.is_normalised()
+
+    def log_p(entry):
+        changed = torch.tensor([[1.0, 0.0], [entry, 1.0]], dtype=torch.float64)
+        moved = model.circuit().with_weights({**model.circuit().weights, name: changed})
+        squares = sq.evaluate(moved, torch.tensor([[0, 0, 0], [0, 0, 1]])).abs().square()
+        return squares.sum().log().item()
+
+    (name,) = [n for n, p in circuit.parameters.items() if p is weights[0]]
+    expected = (log_p(1e-6) - log_p(-1e-6)) / 2e-6
+    model.log_prob([[0, 0, 0]], missing=[False, False, True]).sum().backward()
+    stack, place = model._places[name]
+    assert abs(expected) > 0.5
+    assert getattr(model, stack).grad[place][1, 0].item() == pytest.approx(expected, abs=1e-6)

@@ -11,7 +11,7 @@ from squircuit.execution.kernels import normalise as kernel
 
 
 def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) -> Tensor:
-    """v ← v/‖v‖, s ← Σ s_i + log‖v‖; a vector that is exactly zero stays so, as if its norm were 1.
+    """v ← v/‖v‖, s ← Σ s_i + log‖v‖; a vector of zeros stays so, as if its norm were 1.
 
     Args:
         out: outputs of layers, (F, K, 2 or 1, B).
@@ -25,7 +25,7 @@ def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) 
     if kernel.usable(out, values, scales):
         return kernel.normalise(out, scales, values, scale)
     norm = _norm(out)
-    norm = torch.where(norm == 0, 1.0, norm)
+    norm = torch.where(norm < torch.finfo(norm.dtype).tiny, 1.0, norm)  # one over smaller ones is infinite
     inverse = 1 / norm
     torch.mul(out, inverse, out=values)
     torch.log(norm[:, 0, 0], out=scale)

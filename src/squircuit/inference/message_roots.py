@@ -51,9 +51,9 @@ class MessageRoots:
     def open_vector(self, key: Key, nodes: int) -> Tensor:
         """A layer's values at all nodes of the one open variable, up to one factor a row: (B, K, Q)."""
         step, row = self.messages.schedule.places[key]
-        value, scale = self.messages.found[step]
-        shaped = value[row].reshape(key[0], -1, nodes).transpose(0, 1)
-        sizes = scale[row].reshape(-1, nodes)
+        found = self.messages.found[step]
+        shaped = found.value[row].reshape(key[0], -1, nodes).transpose(0, 1)
+        sizes = found.counted()[row].reshape(-1, nodes)
         factor = (sizes - sizes.amax(dim=1, keepdim=True)).exp().nan_to_num(0.0)
         return self._repeated(shaped * factor.unsqueeze(1))
 
@@ -107,7 +107,7 @@ class MessageRoots:
     def _scale(self, key: Key) -> Tensor:
         """The log-scale of R: (B,)."""
         step, row = self.messages.schedule.places[key]
-        scale = self.messages.found[step].scale[row]
+        scale = self.messages.found[step].counted()[row]
         return self._repeated(2 * scale if self.form(key) is Form.VECTOR else scale)
 
     def _value(self, key: Key) -> Tensor:

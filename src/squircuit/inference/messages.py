@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from squircuit.execution.plan import Branch, InputGroup, SumGroup
 from squircuit.inference import contraction
 from squircuit.inference.leaves import Leaves
-from squircuit.inference.scaled import Message, added, joined, ratio, scaled
+from squircuit.inference.scaled import Message, added, joined, largest_scale, ratio, scaled
 from squircuit.inference.schedule import Form, Schedule, Source, Step
 
 CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
@@ -46,7 +46,7 @@ class Messages:
     def total(self) -> tuple[Tensor, Tensor]:
         """Σ_r π_r R_rr over the root units as t and s with t·e^s: (B,) each."""
         totals, scales = self.totals()
-        largest = scales.amax(dim=1)
+        largest = largest_scale(torch.where(totals == 0, -torch.inf, scales), dim=1)
         return (totals * ratio(scales, largest.unsqueeze(1))).sum(dim=1), largest
 
     def totals(self) -> tuple[Tensor, Tensor]:
@@ -136,7 +136,7 @@ class Messages:
         size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
         largest = torch.linalg.vector_norm(size, dim=2).amax(dim=1, keepdim=True).log()  # (F or 1, 1)
         limit = math.log(CANCELLED[self.snapshot.mixture.dtype])
-        self.doubtful |= ((shrunk > -torch.inf) & (shrunk - 2 * largest < limit)).any(dim=0)
+        self.doubtful |= (shrunk - 2 * largest < limit).any(dim=0)
 
     def _vector(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
         """W (r₁ ⊗ … ⊗ r_N), with every vector repeated for the nodes where the step is open."""
@@ -239,7 +239,7 @@ class Messages:
         count = weights.shape[2]
         value = message.value.reshape(folds, units, -1, count).transpose(1, 2)  # (F, B, K, Q)
         scale = message.scale.reshape(folds, -1, count)
-        largest = scale.amax(dim=2)
+        largest = largest_scale(message.counted().reshape(scale.shape), dim=2)
         factor = (weights * ratio(2 * scale, 2 * largest.unsqueeze(2))).to(value.real.dtype)
         return Message((value * factor.unsqueeze(2)) @ value.mH, 2 * largest)
 

@@ -90,9 +90,8 @@ def _expected(
     nodes = quadrature(snapshot, hidden)
     weights = [w * _values(v, hidden[v], x)[None] for (v, x), w in _rows(nodes)]
     weighted, weighted_scale = messages(snapshot, evidence, nodes.weighted(torch.stack(weights))).total()
-    zero = weighted_scale == -torch.inf
-    ratio = weighted / total * torch.where(zero, 0.0, weighted_scale - scale).exp()
-    return factor * torch.where(zero, 0.0, ratio)
+    apart = torch.where(weighted == 0, 0.0, weighted_scale - scale)
+    return factor * weighted / total * apart.exp()
 
 
 def _rows(nodes: Any) -> list[tuple[tuple[int, Tensor], Tensor]]:

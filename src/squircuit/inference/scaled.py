@@ -1,10 +1,12 @@
 """Scaled numbers: a vector or a matrix of largest entry 1, and one real log-scale a fold and row.
 
-The scale is held constant in the backward pass, which is exact because it cancels in log p.
+The scale is held constant in the backward pass, which is exact because it cancels in log p. What is exactly
+zero keeps the scale of its factors: it does not count, but its gradient does, where something is added to it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -17,35 +19,48 @@ class Message(NamedTuple):
     value: Tensor
     scale: Tensor
 
+    def counted(self) -> Tensor:
+        """The scale, −inf where the value is zero."""
+        zero = (
+            (self.value == 0).flatten(2).all(dim=2) if self.value.ndim == 4 else (self.value == 0).all(dim=1)
+        )
+        return torch.where(zero, -torch.inf, self.scale)
+
 
 def scaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Message:
-    """The value divided by its largest entry, the logarithm of that added to the scale; zero has scale −inf.
+    """The value divided by its largest entry, the logarithm of that added to the scale.
 
     Not by its norm, whose squares may overflow or vanish.
     """
     norm = value.detach().abs().amax(dim=(2, 3) if matrix else 1)
     divisor = torch.where(norm > 0, norm, 1.0)  # one over the smallest floats is no number
     value = value / (divisor[:, :, None, None] if matrix else divisor.unsqueeze(1))
-    return Message(value, norm.log() if scale is None else norm.log() + scale)
+    return Message(value, divisor.log() if scale is None else divisor.log() + scale)
 
 
 def added(parts: list[Message], *, matrix: bool) -> Message:
     """Σ_i e^{s_i − s} of messages with different scales."""
     rows = max(part.scale.shape[1] for part in parts)
-    scales = [part.scale.expand(-1, rows) for part in parts]
-    largest = torch.stack(scales).amax(dim=0)
+    largest = largest_scale(torch.stack([part.counted().expand(-1, rows) for part in parts]), dim=0)
     total: Tensor | None = None
-    for (value, _), scale in zip(parts, scales, strict=True):
-        factor = ratio(scale, largest)
+    for value, scale in parts:
+        factor = ratio(scale.expand(-1, rows), largest)
         term = value * (factor[:, :, None, None] if matrix else factor.unsqueeze(1))
         total = term if total is None else total + term
     assert total is not None
     return Message(total, largest)
 
 
+def largest_scale(counted: Tensor, dim: int) -> Tensor:
+    """The scale of what is added up: the largest of terms that are not zero; 0 where all are."""
+    largest = counted.amax(dim=dim)
+    return torch.where(largest == -torch.inf, 0.0, largest)
+
+
 def ratio(scale: Tensor, largest: Tensor) -> Tensor:
-    """exp(s − s_max), 0 for what is exactly zero."""
-    return torch.where(scale == -torch.inf, 0.0, (scale - largest).exp())
+    """exp(s − s_max); of what is zero, whose scale may be any, the factor of its gradient, bounded."""
+    most = math.log(torch.finfo(scale.dtype).max) / 2
+    return (scale - largest).clamp(max=most).exp()
 
 
 def joined(parts: list[Message]) -> Message:

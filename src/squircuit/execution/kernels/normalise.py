@@ -29,7 +29,10 @@ def usable(out: Tensor, values: Tensor, scales: list[Tensor]) -> bool:
 
 
 def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) -> Tensor:
-    """v/‖v‖ → ``values``, log‖v‖ + Σ s_i → ``scale``; returns 1/‖v‖: (F, 1, 1, B); 0 has norm 1."""
+    """v/‖v‖ → ``values``, log‖v‖ + Σ s_i → ``scale``; returns 1/‖v‖: (F, 1, 1, B).
+
+    What is zero, or too small for one over it to be a float, is left as it is.
+    """
     folds, units, planes, batch = out.shape
     inverse = out.new_empty(folds, 1, 1, batch)
     block = min(64, triton.next_power_of_2(batch))
@@ -37,7 +40,7 @@ def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) 
     four = (scales + [inverse] * MOST_SCALES)[:MOST_SCALES]
     _normalise[(folds, triton.cdiv(batch, block))](
         out, *four, values, scale, inverse, units * planes, batch,
-        COUNT=len(scales), ROWS=rows, BATCH=block,
+        SMALLEST=torch.finfo(out.dtype).tiny, COUNT=len(scales), ROWS=rows, BATCH=block,
     )  # fmt: skip
     return inverse
 
@@ -56,6 +59,7 @@ if triton is not None:
         inverse,
         rows,
         batch,
+        SMALLEST: tl.constexpr,
         COUNT: tl.constexpr,
         ROWS: tl.constexpr,
         BATCH: tl.constexpr,
@@ -63,13 +67,14 @@ if triton is not None:
         fold = tl.program_id(0).to(tl.int64)
         column = tl.program_id(1) * BATCH + tl.arange(0, BATCH)
         b, inside = column[None, :], column < batch
-        square = tl.zeros((BATCH,), dtype=tl.float32)
+        square = tl.zeros((BATCH,), dtype=tl.float64)  # no square of a float32 leaves its range
         for start in range(0, rows, ROWS):
             row = start + tl.arange(0, ROWS)[:, None]
             value = tl.load(out + (fold * rows + row) * batch + b, (row < rows) & (b < batch), 0.0)
-            square += tl.sum(value * value, axis=0)
-        norm = tl.sqrt(square)
-        norm = tl.where(norm == 0, 1.0, norm)
+            exact = value.to(tl.float64)
+            square += tl.sum(exact * exact, axis=0)
+        norm = tl.sqrt(square).to(tl.float32)
+        norm = tl.where(norm < SMALLEST, 1.0, norm)  # one over smaller floats is infinite
         reciprocal = 1 / norm
         for start in range(0, rows, ROWS):
             row = start + tl.arange(0, ROWS)[:, None]

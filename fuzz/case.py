@@ -159,7 +159,7 @@ def _row_sizes(value: Any) -> Any:
 
 
 def _has_no_squares(subject: Any) -> bool:
-    """Some row of a weight is beyond 1e±144: its square is no number in double precision, as 1e±290 is one."""
+    """Some row of a weight is beyond 1e±144, so that its square leaves the range of doubles."""
     sizes = [_row_sizes(value) for value in subject.weights.values() if value.size]
     return any(bool(((size > 0) & ~((size > 1e-144) & (size < 1e144))).any()) for size in sizes)
 

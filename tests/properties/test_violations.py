@@ -495,3 +495,22 @@ def test_inputs_that_never_meet_in_a_unit_need_not_be_comparable():
     for weight, holds in (([[1.0, 0.0]], True), ([[1.0, 0.0], [0.0, 1.0]], True), ([[1.0, 1.0]], None)):
         circuit = Circuit(Sum([left, right], weight=torch.tensor(weight))).initialise(seed=0)
         assert sq.is_orthogonal(circuit).holds is holds, weight
+
+
+def test_the_work_of_a_check_grows_with_the_length_of_a_chain_not_with_its_square(monkeypatch):
+    calls = [0]
+    gram = sq.Categorical.gram
+
+    def counted(*arguments):
+        calls[0] += 1
+        return gram(*arguments)
+
+    monkeypatch.setattr(sq.Categorical, "gram", counted)
+    work = []
+    for length in (20, 40):
+        circuit = sq.build(sq.regions.linear(length), TWO, units=2).initialise(seed=0)
+        calls[0] = 0
+        assert sq.check(circuit)["orthogonal"].holds
+        work.append(calls[0])
+    assert work[0] > 0
+    assert work[1] <= 2.2 * work[0]

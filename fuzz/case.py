@@ -299,9 +299,13 @@ def _is_tractable(subject: Subject, root: Any) -> bool:
     if not _is_promised([layer for layer in oracle.layers([root]) if not layer.inputs]):
         return False
     limit = 1e-10 if subject.precision < 1e-10 else 1e-6
+    # a parameter is on the manifold as a whole: rows that other roots use, and have moved, count
+    held = [getattr(layer, "weight", None) for layer in oracle.layers([root])]
+    whole = [oracle.value(p) for p in held if p is not None and p.constraint == "semi-unitary"]
+    error = max((float(np.abs(w @ w.conj().T - np.eye(len(w))).max()) for w in whole), default=0.0)
     return (
         oracle.inputs_apart(True, [root])
-        and max(oracle.input_error([root]), oracle.sum_error([root])) < limit
+        and max(oracle.input_error([root]), oracle.sum_error([root]), error) < limit
     )
 
 

@@ -16,7 +16,7 @@ from fuzz.functions import TooLargeError
 from fuzz.program import Program, listing
 from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
-from squircuit.errors import ParameterError, SquircuitError, StructureError
+from squircuit.errors import DataError, ParameterError, SquircuitError, StructureError
 
 
 @dataclass
@@ -159,7 +159,12 @@ def _row_sizes(value: Any) -> Any:
 
 
 def _has_no_squares(subject: Any) -> bool:
-    """Some row of a weight is beyond 1e±144, so that its square leaves the range of doubles."""
+    """Some row of a weight is beyond 1e±144, or Z beyond 1e±300: their squares, or it, are no doubles.
+
+    Refusing such a model is honest; an answer is compared like any other.
+    """
+    if abs(subject.oracle.log_z) > 690:
+        return True
     sizes = [_row_sizes(value) for value in subject.weights.values() if value.size]
     return any(bool(((size > 0) & ~((size > 1e-144) & (size < 1e144))).any()) for size in sizes)
 
@@ -246,7 +251,7 @@ def answer(subject: Any, question: Any) -> Problem | None:
     except StructureError as error:
         refuse = refused if isinstance(question, CircuitQuestion) else refusal
         return refuse(subject, question, error)
-    except ParameterError as error:  # which says that weights are too large or small
+    except (ParameterError, DataError) as error:  # which say that weights are too large or small, or Z is 0
         if isinstance(subject, Subject) and _has_no_squares(subject):
             return None
         return raised(question.kind, error)

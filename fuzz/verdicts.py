@@ -241,6 +241,7 @@ def _inner(question: CircuitQuestion, subject: CircuitSubject, answer: Any) -> P
     values = oracle.values(None, oracle.variables)
     units = _flat(oracle, [values[id(root)] for root in oracle.circuit.roots], oracle.variables)
     gram, sizes = units
+    norms = np.sqrt(np.abs(np.diag(gram)))  # whose products are numbers where those of squares are none
     scale = 1.0
     if question.kind == "overlap":
         scale = math.exp(-oracle.log_z)
@@ -249,7 +250,7 @@ def _inner(question: CircuitQuestion, subject: CircuitSubject, answer: Any) -> P
         question.kind,
         answer if question.kind == "overlap" else answer[0],
         gram * scale,
-        (ROUNDING * sizes + 1e-7 * np.sqrt(np.abs(np.outer(np.diag(gram), np.diag(gram))))) * scale,
+        (ROUNDING * sizes + 1e-7 * np.outer(norms, norms)) * scale,
     )
 
 

@@ -16,7 +16,7 @@ from fuzz.functions import TooLargeError
 from fuzz.program import Program, listing
 from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
-from squircuit.errors import SquircuitError, StructureError
+from squircuit.errors import DataError, ParameterError, SquircuitError, StructureError
 
 
 @dataclass
@@ -121,7 +121,7 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
     except SquircuitError:
         return False
     except FloatingPointError as error:  # which says that gradients are too large
-        if not _has_odd_scales(program.names[name]):
+        if not (_has_odd_scales(program.names[name]) or _has_large_gradients(program.names[name])):
             result.failures.append(Failure(result.seed, raised("history", error), list(program.lines), name))
         return False
     except Exception as error:
@@ -136,9 +136,37 @@ def _aged(program: Program, name: str, random: Random, result: Result) -> bool:
 
 
 def _has_odd_scales(model: Any) -> bool:
-    """Some weight is so large or small that gradients, or one over them, are no numbers any more."""
-    sizes = [float(value.abs().max()) for value in model.state_dict().values() if value.numel()]
-    return any(size > 0 and not 1e-9 < size < 1e9 for size in sizes)
+    """Some row of a weight is so large or small that gradients, or one over them, are no numbers any more."""
+    sizes = [_row_sizes(value.detach().numpy()) for value in model.state_dict().values() if value.numel()]
+    return any(bool(((size > 0) & ~((size > 1e-9) & (size < 1e9))).any()) for size in sizes)
+
+
+def _has_large_gradients(model: Any) -> bool:
+    """The square of some gradient, all of them numbers, is out of the range of its own precision.
+
+    That is so, for instance, of data a million scales from where a model is: the share of an input whose
+    weight is zero may be any number of times that of the others.
+    """
+    found = [p.grad.abs() for p in model.parameters() if p.grad is not None]
+    if not all(bool(g.isfinite().all()) for g in found):
+        return False
+    return any(bool((g > 0.01 * torch.finfo(g.dtype).max ** 0.5).any()) for g in found)
+
+
+def _row_sizes(value: Any) -> Any:
+    """The largest entry of every row."""
+    return np.abs(value).max(axis=-1) if value.ndim else np.abs(value)
+
+
+def _has_no_squares(subject: Any) -> bool:
+    """Some row of a weight is beyond 1e±144, or Z beyond 1e±300: their squares, or it, are no doubles.
+
+    Refusing such a model is honest; an answer is compared like any other.
+    """
+    if abs(subject.oracle.log_z) > 690:
+        return True
+    sizes = [_row_sizes(value) for value in subject.weights.values() if value.size]
+    return any(bool(((size > 0) & ~((size > 1e-144) & (size < 1e144))).any()) for size in sizes)
 
 
 def _stays(program: Program, name: str, lines: list[str], result: Result) -> None:
@@ -223,6 +251,10 @@ def answer(subject: Any, question: Any) -> Problem | None:
     except StructureError as error:
         refuse = refused if isinstance(question, CircuitQuestion) else refusal
         return refuse(subject, question, error)
+    except (ParameterError, DataError) as error:  # which say that weights are too large or small, or Z is 0
+        if isinstance(subject, Subject) and _has_no_squares(subject):
+            return None
+        return raised(question.kind, error)
     except Exception as error:
         return raised(question.kind, error)
     finally:
@@ -275,9 +307,13 @@ def _is_tractable(subject: Subject, root: Any) -> bool:
     if not _is_promised([layer for layer in oracle.layers([root]) if not layer.inputs]):
         return False
     limit = 1e-10 if subject.precision < 1e-10 else 1e-6
+    # a parameter is on the manifold as a whole: rows that other roots use, and have moved, count
+    held = [getattr(layer, "weight", None) for layer in oracle.layers([root])]
+    whole = [oracle.value(p) for p in held if p is not None and p.constraint == "semi-unitary"]
+    error = max((float(np.abs(w @ w.conj().T - np.eye(len(w))).max()) for w in whole), default=0.0)
     return (
         oracle.inputs_apart(True, [root])
-        and max(oracle.input_error([root]), oracle.sum_error([root])) < limit
+        and max(oracle.input_error([root]), oracle.sum_error([root]), error) < limit
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+import numpy as np
+
 
 class SquircuitError(Exception):
     """Base class of every error that squircuit raises on purpose."""
@@ -40,6 +42,21 @@ class DataError(SquircuitError, ValueError):
 
 class FormatError(SquircuitError, ValueError):
     """A file or a JSON document does not hold a valid object of squircuit, or cannot hold one."""
+
+
+def require_unmasked(values: object) -> None:
+    """Refuse NumPy's masked arrays: what reads their numbers does not see what is masked.
+
+    Example:
+        >>> require_unmasked(np.ma.masked_array([[0.5, 1.0]], mask=[[True, False]]))
+        Traceback (most recent call last):
+        squircuit.errors.DataError: a masked array with masked entries. Fix: ...
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise DataError(
+            "a masked array with masked entries. Fix: pass x.astype(float).filled(numpy.nan), NaN being "
+            "missing; or, to a question, x.data and missing=numpy.ma.getmaskarray(x)."
+        )
 
 
 def suggestion(name: object, known: Iterable[str], *, all_known: bool = True) -> str:

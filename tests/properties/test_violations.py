@@ -455,3 +455,62 @@ def test_layers_of_millions_of_units_are_not_gone_through_one_by_one():
         assert verdict.holds is None
         assert "too many" in verdict.reason
     assert sq.is_unitary(circuit)
+
+
+def overlapping(variable: int) -> Input:
+    """Two functions that are not orthogonal."""
+    return Input(variable, TWO, 2, torch.tensor([[1.0, 0.0], [0.8, 0.6]]))
+
+
+def test_products_with_a_factor_that_is_zero_are_orthogonal_whatever_the_other_factors_are():
+    zero = Input(1, TWO, 1, torch.zeros(1, 2))
+    circuit = Circuit(Sum(Kronecker([overlapping(0), zero]), weight=torch.ones(1, 2)))
+    for over in (None, [0], [1]):
+        assert sq.is_orthogonal(circuit, over=over).holds, over
+    there = Circuit(
+        Sum(Kronecker([overlapping(0), Input(1, TWO, 1, torch.ones(1, 2))]), weight=torch.ones(1, 2))
+    )
+    assert sq.is_orthogonal(there).holds is False
+
+
+def test_a_factor_that_is_zero_at_some_values_leaves_the_overlap_at_the_others():
+    somewhere = Input(1, TWO, 1, torch.tensor([[0.0, 1.0]]))
+    circuit = Circuit(Sum(Kronecker([overlapping(0), somewhere]), weight=torch.ones(1, 2)))
+    verdict = sq.is_orthogonal(circuit, over=[0])
+    assert verdict.holds is False
+    assert "0.8" in verdict.reason
+
+
+def test_a_factor_that_may_be_zero_or_rounding_leaves_overlaps_undecided():
+    twice = sq.Gaussian(2, (0.0, 0.0), (1.0, 1.0), False)
+    perhaps = Input(1, twice, 1, torch.tensor([[1.0, -1.0 - 1e-13]], dtype=torch.float64))
+    circuit = Circuit(Sum(Kronecker([overlapping(0), perhaps]), weight=torch.ones(1, 2)))
+    assert sq.is_orthogonal(circuit).holds is None
+
+
+def test_inputs_that_never_meet_in_a_unit_need_not_be_comparable():
+    inputs = [[Input(v, sq.Hermite(3), 1, sq.Parameter((1, 3))) for v in range(3)] for _ in range(2)]
+    left = Kronecker([inputs[0][0], Kronecker([inputs[0][1], inputs[0][2]])])
+    right = Kronecker([Kronecker([inputs[1][0], inputs[1][1]]), inputs[1][2]])
+    for weight, holds in (([[1.0, 0.0]], True), ([[1.0, 0.0], [0.0, 1.0]], True), ([[1.0, 1.0]], None)):
+        circuit = Circuit(Sum([left, right], weight=torch.tensor(weight))).initialise(seed=0)
+        assert sq.is_orthogonal(circuit).holds is holds, weight
+
+
+def test_the_work_of_a_check_grows_with_the_length_of_a_chain_not_with_its_square(monkeypatch):
+    calls = [0]
+    gram = sq.Categorical.gram
+
+    def counted(*arguments):
+        calls[0] += 1
+        return gram(*arguments)
+
+    monkeypatch.setattr(sq.Categorical, "gram", counted)
+    work = []
+    for length in (20, 40):
+        circuit = sq.build(sq.regions.linear(length), TWO, units=2).initialise(seed=0)
+        calls[0] = 0
+        assert sq.check(circuit)["orthogonal"].holds
+        work.append(calls[0])
+    assert work[0] > 0
+    assert work[1] <= 2.2 * work[0]

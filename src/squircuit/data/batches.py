@@ -16,7 +16,7 @@ from squircuit.data.parquet import ParquetSource
 from squircuit.data.schema import Encoded, Schema, plain
 from squircuit.data.sources import NumpySource, Source
 from squircuit.data.tabular import Table, chosen, matched, open_source
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, require_unmasked
 
 Order = NDArray[np.int64]
 WINDOW = 4
@@ -107,6 +107,7 @@ class _Array:
     """Rows that can be taken one by one: in memory, or mapped."""
 
     def __init__(self, array: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> None:
+        require_unmasked(array)
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(
                 f"an array of shape {array.shape} of {array.dtype}. "

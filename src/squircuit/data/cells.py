@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.errors import DataError
+from squircuit.errors import DataError, require_unmasked
 
 Cells = NDArray[Any]
 """One column as read: float64 with NaN for missing, or objects, texts with None for missing."""
@@ -39,6 +39,7 @@ def as_cells(values: Iterable[Any]) -> Cells:
         >>> as_cells([True, None, False]), as_cells(["a", 1])
         (array([ 1., nan,  0.]), array(['a', 1], dtype=object))
     """
+    require_unmasked(values)
     array = values if isinstance(values, np.ndarray) else _objects(list(values))
     if array.dtype == object and not any(isinstance(cell, str) for cell in array):
         found = [number(cell) for cell in array]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from squircuit.data.cells import Cells, Mask, Place, as_cells, shown
 from squircuit.data.columns import Column, column_from_dict
-from squircuit.errors import DataError, FormatError
+from squircuit.errors import DataError, FormatError, require_unmasked
 from squircuit.families import Family
 from squircuit.storage.words import listed, one_line, printable
 
@@ -205,6 +205,7 @@ def plain(values: Any) -> NDArray[Any]:
         >>> plain(torch.tensor([0.5], dtype=torch.bfloat16))
         array([0.5], dtype=float32)
     """
+    require_unmasked(values)
     try:
         return _of_tensor(values) if isinstance(values, Tensor) else np.asarray(values)
     except (TypeError, ValueError, RuntimeError, MemoryError) as error:  # ragged, sparse, without values

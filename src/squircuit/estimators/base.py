@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from squircuit.data import Schema, Table, table
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, require_unmasked
 from squircuit.estimators.rows import (
     Rows,
     cells_of,
@@ -98,6 +98,7 @@ class CircuitEstimator(BaseEstimator, ABC):
 
     def _validated(self, X: Any, reset: bool) -> Any:
         """Checked as scikit-learn does: an array of numbers, or a data frame as it is."""
+        require_unmasked(X)
         if frame_kind(X):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         least = 2 if reset else 1

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, require_unmasked
 from squircuit.families.domain import Finite
 from squircuit.reference.numeric import as_tensor
 
@@ -142,6 +142,7 @@ def _as_mask(missing: Any, data: Tensor) -> Tensor:
 
 def _as_booleans(missing: Any, d: int) -> Tensor:
     """A list, an array or a data frame as a tensor, of booleans if all is well."""
+    require_unmasked(missing)
     try:
         return torch.from_numpy(np.array(missing))
     except (TypeError, ValueError) as error:  # texts, rows of several lengths

@@ -34,11 +34,11 @@ def save(model: SquaredCircuit, path: str | PathLike[str], notes: Mapping[str, A
     _require_described(model)
     text = model.structure.to_json().encode()
     members = stacked_names(model)
-    weights = {name: getattr(model, name).detach() for name in members}
+    weights = {name: model.held(name).detach() for name in members}
     for name, value in weights.items():
         _require_finite(name, value)
     if model.structure.root_weights is not None:
-        weights[LOGITS] = model.get_parameter(LOGITS).detach()
+        weights[LOGITS] = model.held(LOGITS).detach()
     document = {
         "dtype": str(model.precision).removeprefix("torch."),
         "unitary": model.is_unitary,

@@ -81,6 +81,7 @@ class SquaredCircuit(Queries, nn.Module):
         self.structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
         self.plan: Plan = make_plan(circuit)
         self._constraints: dict[str, str] = {}  # of the tensors that are parameters, by name
+        self._kinds: dict[str, tuple[bool, torch.Size]] = {}  # of all: whether complex, and the shape
         self.schema: Schema | None = None
         self.shape: tuple[int, ...] | None = None
         self.notes: dict[str, Any] = {}
@@ -144,6 +145,7 @@ class SquaredCircuit(Queries, nn.Module):
 
     def _hold(self, name: str, value: Tensor, constraint: str) -> None:
         """A parameter that knows its constraint; fixed ones are buffers."""
+        self._kinds[name] = value.is_complex(), value.shape
         if constraint == Constraint.FIXED:
             self.register_buffer(name, value)
             return
@@ -177,11 +179,29 @@ class SquaredCircuit(Queries, nn.Module):
 
     def stacks(self) -> list[Tensor]:
         """The stacked weights in the order of the plan, (S, K1, K2) each."""
-        return [getattr(self, stack.name) for stack in self.plan.stacks]
+        return [self.held(stack.name) for stack in self.plan.stacks]
+
+    def held(self, name: str) -> Tensor:
+        """One tensor of the model, dense and as the circuit declares it; ParameterError where it cannot be.
+
+        ``load_state_dict(assign=True)`` and ``parameter.data = …`` put any tensor in its place: conjugated
+        views, transposed ones, other precisions.
+        """
+        value: Tensor = getattr(self, name)
+        is_complex, shape = self._kinds[name]
+        dtype = self.precision.to_complex() if is_complex else self.precision
+        if value.shape != shape or value.dtype not in (self.precision, dtype):
+            raise ParameterError(
+                f"the weights {name!r} have shape {tuple(value.shape)} of {value.dtype}, expected "
+                f"{tuple(shape)} of {dtype}. Fix: give them that shape and type; of another precision, "
+                "model.double() makes one of all."
+            )
+        return value.to(dtype).resolve_conj().resolve_neg().contiguous()
 
     def weights(self) -> dict[str, Tensor]:
         """The value of every parameter of the circuit, by its name there."""
-        values = {name: getattr(self, stack)[i] for name, (stack, i) in self._places.items()}
+        held = {stack: self.held(stack) for stack, _ in self._places.values()}
+        values = {name: held[stack][i] for name, (stack, i) in self._places.items()}
         pi = self.structure.root_weights
         if pi is None:
             return values
@@ -191,9 +211,13 @@ class SquaredCircuit(Queries, nn.Module):
         """The circuit with the model's present weights, detached: for checks and exact algorithms."""
         return self.structure.with_weights({n: v.detach().cpu() for n, v in self.weights().items()})
 
+    @property
+    def _logits(self) -> Tensor | None:
+        return None if self.structure.root_weights is None else self.held("root_logits")
+
     def mixture(self) -> Tensor:
         """π, the weights of the root units: (R,)."""
-        logits: Tensor | None = getattr(self, "root_logits", None)
+        logits = self._logits
         if logits is not None:
             return torch.softmax(logits, dim=0)
         count = self.structure.num_roots
@@ -201,7 +225,7 @@ class SquaredCircuit(Queries, nn.Module):
 
     def _log_mixture(self, real: torch.dtype | None = None) -> Tensor:
         """log π in a precision, default the model's own: π itself may be too small for single."""
-        logits: Tensor | None = getattr(self, "root_logits", None)
+        logits = self._logits
         real = self.precision if real is None else real
         return self.mixture().to(real).log() if logits is None else torch.log_softmax(logits.to(real), dim=0)
 
@@ -239,7 +263,8 @@ class SquaredCircuit(Queries, nn.Module):
             return value.to(device, real.to_complex() if value.is_complex() else real, non_blocking)
 
         exact = dtype is not None and dtype.to_real() == torch.float64 and self.precision == torch.float32
-        polishes = exact and self.is_normalised()
+        is_one = all(getattr(self, name).dtype.to_real() == self.precision for name in self._kinds)
+        polishes = exact and is_one and self.is_normalised()
         self._apply(move)
         if polishes:
             for name, parameter in self._parameters.items():
@@ -492,8 +517,8 @@ class SquaredCircuit(Queries, nn.Module):
     def _require_places(self) -> None:
         """Refuse learnt places and root weights that are no numbers; of weights, Z tells."""
         for name in {place for place, _ in self.learnt.values()}:
-            _require_numbers(name, getattr(self, name).detach())
-        logits: Tensor | None = getattr(self, "root_logits", None)
+            _require_numbers(name, self.held(name).detach())
+        logits = self._logits
         if logits is not None:
             shares = logits.detach()  # −inf is the logarithm of a share of 0
             _require_numbers("root_logits", torch.where(shares == -torch.inf, 0.0, shares))
@@ -596,12 +621,10 @@ class SquaredCircuit(Queries, nn.Module):
         for role, names in group.learnt.items():
             stacks, entries = zip(*(self._places[name] for name in names), strict=True)
             if len(set(stacks)) == 1:
-                stack = getattr(self, stacks[0])
+                stack = self.held(stacks[0])
                 values[role] = stack.index_select(0, self._network.index(entries, stack.device))
             else:  # some serve in other places, too
-                values[role] = torch.stack(
-                    [getattr(self, s)[i] for s, i in zip(stacks, entries, strict=True)]
-                )
+                values[role] = torch.stack([self.held(s)[i] for s, i in zip(stacks, entries, strict=True)])
         return values
 
 

@@ -78,6 +78,7 @@ class StiefelOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._make_dense()
         made = [self._bundles(group) for group in self.param_groups]
         self._require_finite(made)
         if self._begin():
@@ -91,6 +92,13 @@ class StiefelOptimizer(Optimizer):
                 for parameter in parameters:
                     adam(parameter, parameter.grad, self.state[parameter], group)
         return loss
+
+    def _make_dense(self) -> None:
+        """Parameters that are views become tensors of their own: fused updates read memory as it lies."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.is_conj() or parameter.is_neg() or not parameter.is_contiguous():
+                    parameter.data = parameter.data.resolve_conj().resolve_neg().contiguous()
 
     def _begin(self) -> bool:
         """Weights that begin far from the manifold go to the nearest ones on it: methods start from there.

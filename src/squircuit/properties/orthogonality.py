@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -69,7 +70,7 @@ def _by_theorem(circuit: Circuit, over: Iterable[int] | None, undecided: Verdict
 def _by_inner_products(circuit: Circuit, chosen: Scope, name: str, tolerance: float | None) -> Verdict:
     limit = tolerance_for(circuit, tolerance)
     sums = (layer for layer in circuit.sums if layer.scope & chosen)
-    everything = PairGrams(circuit, circuit) if chosen == circuit.scope else None  # one for all sums
+    everything = _Measures(circuit, None, chosen) if chosen == circuit.scope else None  # one for all sums
     doubts = []
     for layer in sums:
         verdict = _check_sum(circuit, layer, chosen, name, limit, everything)
@@ -82,8 +83,49 @@ def _by_inner_products(circuit: Circuit, chosen: Scope, name: str, tolerance: fl
     return Verdict(name, True, f"inputs of every sum are orthogonal (tolerance {limit:.2g})")
 
 
+class _Measures:
+    """Inner products of units, and what their norms would be if no terms cancelled, remembered once computed.
+
+    Args:
+        circuit: with weights.
+        rows: (n, d), values of the variables that are not integrated; None where all are.
+        over: the variables that are.
+    """
+
+    def __init__(self, circuit: Circuit, rows: Tensor | None, over: Scope) -> None:
+        self.grams = PairGrams(circuit, circuit, rows, over)
+        self._sizes: dict[Layer, Tensor] = {}
+
+    def sizes(self, layers: tuple[Layer, ...]) -> Tensor:
+        """What the norms of all units of some layers would be: (n, H)."""
+        known, grams = self._sizes, self.grams
+        order = postorder(layers, lambda item: () if item in known else item.inputs)
+        below = {item: known[item] for item in order if item in known}
+        known.update(magnitudes(grams.a, order, grams.data, grams.over, below))
+        return torch.cat([known[item] for item in layers], dim=1)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """How much units of some layers overlap, at every row.
+
+    Args:
+        layers: whose units are compared.
+        overlaps: cosines (n, H, H) of units that meet, 0 where they are in doubt.
+        doubts: which cosines rounding may have moved, booleans (n, H, H).
+        is_there: whether some unit is certainly not zero: (n,).
+        is_zero: whether all units are certainly zero: (n,).
+    """
+
+    layers: tuple[Layer, ...]
+    overlaps: Tensor
+    doubts: Tensor
+    is_there: Tensor
+    is_zero: Tensor
+
+
 def _check_sum(
-    circuit: Circuit, layer: Sum, chosen: Scope, name: str, limit: float, everything: PairGrams | None
+    circuit: Circuit, layer: Sum, chosen: Scope, name: str, limit: float, everything: _Measures | None
 ) -> Verdict:
     where = circuit.where(layer)
     rows, complete = grid(circuit, layer.scope - chosen)
@@ -91,23 +133,27 @@ def _check_sum(
     groups = _independent_groups(layer, edges)
     if len(rows) * max(sum(item.units for item in group) for group in groups) ** 2 > ENTRIES_LIMIT:
         return Verdict(name, None, f"{layer.input_units} inputs are too many to compare", where)
-    unclear = False
+    measures = everything or _Measures(circuit, rows, chosen)
+    compared = []
     for group in groups:
-        gram = _gram(everything or PairGrams(circuit, circuit, rows, chosen), group, rows)
-        if gram is None:
+        found = _compare(measures, group, _meeting(edges, layer, group), rows, limit)
+        if found is None:
             reason = "inner products of incompatible inputs are #P-hard, and these have too many states"
             return Verdict(name, None, reason, where)
-        norms = norms_of(gram)
-        meet = _meeting(edges, layer, group)
-        sizes = _sizes(circuit, group, rows, chosen)
-        doubts = doubtful(norms, norms, sizes, sizes, limit)
-        overlaps = torch.where(doubts, 0.0, cosines(gram, norms, norms)).amax(dim=0) * meet
-        unclear = unclear or bool((doubts.any(dim=0) & meet).any())
-        if overlaps.max() > limit:
-            i, j = divmod(int(overlaps.argmax()), len(meet))
-            of = "" if group == layer.inputs else f" of {circuit.name(group[0])}, which it multiplies,"
-            reason = f"inputs {i} and {j}{of} have normalised inner product {overlaps.max():.3g}"
+        compared.append(found)
+    unclear = False
+    for found in compared:
+        # units of a factor that overlap make products that do, unless another factor is zero
+        others = [other for other in compared if other is not found]
+        sure = _all([other.is_there for other in others], rows)
+        possible = _all([~other.is_zero for other in others], rows)
+        worst = (found.overlaps * sure).amax(dim=0)
+        if worst.max() > limit:
+            i, j = divmod(int(worst.argmax()), len(worst))
+            of = f" of {circuit.name(found.layers[0])}, which it multiplies," if len(compared) > 1 else ""
+            reason = f"inputs {i} and {j}{of} have normalised inner product {worst.max():.3g}"
             return Verdict(name, False, reason, where)
+        unclear = unclear or bool(((found.doubts | (found.overlaps > limit)) & possible).any())
     if unclear:
         return Verdict(name, None, UNCLEAR, where)
     if not complete:
@@ -128,6 +174,11 @@ def _independent_groups(layer: Sum, edges: Tensor) -> list[tuple[Layer, ...]]:
     return [layer.inputs]
 
 
+def _all(conditions: list[Tensor], rows: Tensor) -> Tensor:
+    """At which rows all of some conditions (n,) hold: booleans (n, 1, 1)."""
+    return torch.stack([torch.ones(len(rows), dtype=torch.bool), *conditions]).all(dim=0).reshape(-1, 1, 1)
+
+
 def _meeting(edges: Tensor, layer: Sum, group: tuple[Layer, ...]) -> Tensor:
     """Which pairs of distinct units meet in a unit of the sum: boolean (H, H)."""
     if group == layer.inputs:
@@ -136,20 +187,42 @@ def _meeting(edges: Tensor, layer: Sum, group: tuple[Layer, ...]) -> Tensor:
     return ~torch.eye(group[0].units, dtype=torch.bool)
 
 
-def _sizes(circuit: Circuit, layers: tuple[Layer, ...], rows: Tensor, integrated: Scope) -> Tensor:
-    """What the norms of all units would be if no terms cancelled: (n, H)."""
-    found = magnitudes(circuit, postorder(layers, lambda item: item.inputs), rows, integrated)
-    return torch.cat([found[item] for item in layers], dim=1)
+def _compare(
+    measures: _Measures, layers: tuple[Layer, ...], meet: Tensor, rows: Tensor, limit: float
+) -> _Compared | None:
+    """The overlaps of units that meet; None where their inner products are out of reach."""
+    sizes = measures.sizes(layers)
+    possible = (sizes != 0).any(dim=0)  # units without any term are zero, and orthogonal to all others
+    meet = meet & possible & possible.unsqueeze(1)
+    gram = _gram(measures.grams, layers, meet, rows)
+    if gram is None:
+        return None
+    norms = norms_of(gram)
+    doubts = doubtful(norms, norms, sizes, sizes, limit)
+    overlaps = torch.where(doubts, 0.0, cosines(gram, norms, norms)) * meet
+    is_there = (~doubts.diagonal(dim1=1, dim2=2) & (norms > 0)).any(dim=1)
+    return _Compared(layers, overlaps, doubts & meet, is_there, (sizes == 0).all(dim=1))
 
 
-def _gram(grams: PairGrams, layers: tuple[Layer, ...], rows: Tensor) -> Tensor | None:
-    """Inner products of all units of some layers, at every row: (n, H, H).
+def _gram(grams: PairGrams, layers: tuple[Layer, ...], meet: Tensor, rows: Tensor) -> Tensor | None:
+    """Inner products of all units of some layers, at every row: (n, H, H); 0 of layers that do not meet.
 
     By recursion where the inputs are compatible, by enumeration where they are not and that is feasible.
     """
+    widths = [item.units for item in layers]
+    parts = torch.split(meet, widths)
+    used = [bool(part.any()) or len(layers) == 1 for part in parts]
+
+    def block(i: int, j: int) -> Tensor:
+        a, b = layers[i], layers[j]
+        pairs = torch.split(parts[i], widths, dim=1)[j]
+        if (i == j and used[i]) or bool(pairs.any()):
+            return grams(a, b)
+        return torch.zeros(len(rows), a.units, b.units, dtype=torch.complex128)
+
     try:
-        blocks = [torch.cat([grams(a, b) for b in layers], dim=2) for a in layers]
-        return torch.cat(blocks, dim=1)
+        count = range(len(layers))
+        return torch.cat([torch.cat([block(i, j) for j in count], dim=2) for i in count], dim=1)
     except StructureError:
         return _enumerated_gram(grams.a, layers, rows, grams.over & layers[0].scope)
 

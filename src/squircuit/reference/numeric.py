@@ -12,7 +12,7 @@ from torch import Tensor
 
 from squircuit.data import Dataset, Encoded, Table
 from squircuit.data.cells import number
-from squircuit.errors import DataError
+from squircuit.errors import DataError, require_unmasked
 
 
 def as_tensor(x: Any, width: int) -> Tensor:
@@ -32,10 +32,7 @@ def as_tensor(x: Any, width: int) -> Tensor:
     if isinstance(x, Tensor):
         return x
     _refuse_containers(x)
-    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
-        raise DataError(
-            "a masked array with masked entries. Fix: pass x.data, and missing=numpy.ma.getmaskarray(x)."
-        )
+    require_unmasked(x)
     try:
         array = np.ascontiguousarray(x)
         array = array.astype(array.dtype.newbyteorder("="), copy=False)  # of files from other machines

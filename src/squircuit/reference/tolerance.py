@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -56,7 +56,13 @@ def norms_of(gram: Tensor) -> Tensor:
     return gram.diagonal(dim1=1, dim2=2).real.clamp_min(0).sqrt()
 
 
-def magnitudes(circuit: Circuit, layers: Iterable[Layer], rows: Tensor, over: Scope) -> dict[Layer, Tensor]:
+def magnitudes(
+    circuit: Circuit,
+    layers: Iterable[Layer],
+    rows: Tensor,
+    over: Scope,
+    known: Mapping[Layer, Tensor] | None = None,
+) -> dict[Layer, Tensor]:
     """The norm that every unit would have if none of its terms cancelled, (n, K), for every layer.
 
     Args:
@@ -64,11 +70,13 @@ def magnitudes(circuit: Circuit, layers: Iterable[Layer], rows: Tensor, over: Sc
         layers: in topological order, with all their inputs.
         rows: (n, d), values of the variables that are not integrated.
         over: the variables that are.
+        known: layers whose magnitudes are given.
     """
     return forward(
         layers,
         at_input=lambda layer: _input_sizes(circuit, layer, rows, layer.variable in over),
         weight=lambda layer: weight_of(circuit, layer).abs(),
+        known=known,
     )
 
 

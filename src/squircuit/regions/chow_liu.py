@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squircuit.errors import DataError
+from squircuit.errors import DataError, require_unmasked
 from squircuit.regions._arguments import check_integer
 from squircuit.regions.region_graph import Builder, RegionGraph
 
@@ -82,6 +82,7 @@ def mutual_information(data: npt.ArrayLike, bins: int = 16) -> Floats:
 
 
 def _checked(data: npt.ArrayLike) -> npt.NDArray[Any]:
+    require_unmasked(data)
     try:
         table = np.asarray(data)
     except (TypeError, ValueError) as error:  # rows of unequal length, a tensor on a GPU

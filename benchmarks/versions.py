@@ -25,6 +25,8 @@ from squircuit.circuits.summary import table
 from timing import time_calls
 
 HERE = Path(__file__).resolve().parents[1]
+KEEP = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+"""glibc gives no memory back: whether it does depends on chance, and costs up to a third of a step."""
 
 
 def _kronecker() -> sq.Circuit:
@@ -92,7 +94,7 @@ def start(tree: Path, case: str, options: argparse.Namespace) -> subprocess.Pope
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, **KEEP, "PYTHONPATH": path},
     )
     if _answer(worker) != "ready":
         raise RuntimeError(f"{case} failed with the sources of {tree}: see above")

@@ -193,7 +193,7 @@ class Grams:
         targets: list[Tensor],
         total: Tensor | None,
     ) -> Tensor:
-        if kind == "kronecker":  # by torch: the order of its contractions is as good as one by hand
+        if kind == "kronecker":  # torch goes back through the contractions, made again and not kept
             arguments = [weight, *saved.factors]
             found, *of_factors = _recomputed(
                 lambda w, *grams: self._sandwich(kind, w, list(grams)), gradient, arguments

@@ -19,7 +19,7 @@ import torch
 
 import peers
 from setups import Setup
-from squircuit.execution.graph import CapturedStep
+from squircuit.execution.cuda_graph import CapturedStep
 from timing import peak_gib, reset_peak, time_calls
 
 

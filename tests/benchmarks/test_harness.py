@@ -15,6 +15,8 @@ from setups import KINDS, Setup, suite
 from slopes import exponent
 from slopes import main as slopes
 from step import main as step
+from versions import main as versions
+from versions import step_of
 
 TINY = Setup(units=2, batch=3, side=2)
 QUICK = Plan(repeats=2, warm_up=1, isolate=False)
@@ -133,3 +135,10 @@ def test_captured_steps_need_cuda():
 def test_options_of_a_peer_are_checked():
     with pytest.raises(ValueError, match="cirkit has no option landing"):
         peers.check_name("cirkit-landing")
+
+
+def test_a_case_of_versions_runs_and_a_folder_without_sources_is_refused(tmp_path, capsys):
+    step_of("log Z, Kronecker K=4", "cpu", batch=1)()
+    with pytest.raises(SystemExit):
+        versions(["--before", str(tmp_path)])
+    assert "--before needs a checkout that has src/squircuit" in capsys.readouterr().err

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.execution import planar, weighted_product
-from squircuit.execution.graph import CapturedStep
+from squircuit.execution import complex_planes, weighted_product
+from squircuit.execution.algebras import entrywise_gradients
+from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.inputs import lookup
 from squircuit.execution.kernels import entrywise, hermitian, pairs, products, rows
-from squircuit.execution.partition import entrywise_gradients
 from squircuit.execution.precision import tf32
 from squircuit.execution.scaled import normalise
 from squircuit.optim import Polar
@@ -54,11 +54,11 @@ def test_the_kernels_of_products_agree_with_plain_torch(kind, count, batch):
     factors = [torch.randn(3, widths[i], 2, batch) for i in range(count)]
     on_gpu = [factor.cuda() for factor in factors]
     assert products.usable(kind, on_gpu)
-    plain = planar.kronecker(factors) if kind == "kronecker" else planar.hadamard(factors)
+    plain = complex_planes.kronecker(factors) if kind == "kronecker" else complex_planes.hadamard(factors)
     assert close(products.product(kind, on_gpu, expand=False), plain)
-    assert close(products.product(kind, on_gpu, expand=True), planar.expanded(plain))
+    assert close(products.product(kind, on_gpu, expand=True), complex_planes.expanded(plain))
     folded = torch.randn(3, 2 * plain.shape[1], 2 * batch)
-    for gradient in (folded, planar.contracted(folded, 2)):
+    for gradient in (folded, complex_planes.contracted(folded, 2)):
         expected, found = ([torch.empty_like(f) for f in each] for each in (factors, on_gpu))
         weighted_product.product_gradients(kind, factors, gradient, expected)
         products.gradients(kind, on_gpu, gradient.cuda(), found)

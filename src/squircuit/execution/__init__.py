@@ -1,4 +1,4 @@
-"""A circuit's arithmetic made fast: plan (pure data), network (forward and backward by hand), kernels."""
+"""A circuit's arithmetic made fast: plan (pure data), network (the sweep), algebras, kernels."""
 
 from squircuit.execution.plan import Plan, make_plan
 

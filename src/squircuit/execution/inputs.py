@@ -1,17 +1,26 @@
-"""The outputs of input layers, group by group."""
+"""Input layers, group by group: their values ℓ(x) = W φ(x), and their Gram matrices ∫ ℓ ℓᴴ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor
 
-from squircuit.execution import planar
+from squircuit.execution import complex_planes
+from squircuit.execution.algebras import twice
+from squircuit.execution.kernels import hermitian
 from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
-from squircuit.families import Categorical
+from squircuit.execution.precision import tf32
+from squircuit.families import Categorical, Family
+from squircuit.families.recurrence import FARTHEST, standardise
+
+FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
+"""The values of the learnable parameters of a group's families."""
 
 
 def evaluate_inputs(
@@ -45,7 +54,7 @@ def evaluate_inputs(
     found = found.to(dtype)  # (F, B, n)
     if rows is not None:
         found = found @ rows.to(dtype).mT
-    return planar.planes(found.mT), scale if exact_scale else scale.to(dtype.to_real())
+    return complex_planes.planes(found.mT), scale if exact_scale else scale.to(dtype.to_real())
 
 
 def lookup(table: Tensor, x: Tensor) -> Tensor:
@@ -86,3 +95,114 @@ def _functions(
 
     found: tuple[Tensor, Tensor] = torch.func.vmap(evaluate)(x, dict(values))
     return found
+
+
+@final
+class LocationScaleInputs:
+    """Input functions that differ in location and scale only, evaluated together.
+
+    A table of d continuous columns has d families, each placed by mean and spread of its column, so d groups
+    of one layer. Their functions are those of one family at (x − μ)/σ: one recurrence for all columns instead
+    of d. See :attr:`squircuit.families.Family.place`.
+
+    Args:
+        groups: the input groups of a plan.
+    """
+
+    def __init__(self, groups: Sequence[InputGroup]) -> None:
+        alike: dict[Family, list[int]] = defaultdict(list)
+        self._at: dict[int, tuple[float, float]] = {}  # group → μ, σ
+        for number, group in enumerate(groups):
+            if group.family.place is not None:
+                standard, loc, scale = group.family.place
+                self._at[number] = loc, scale
+                alike[standard].append(number)
+        self._alike = {family: numbers for family, numbers in alike.items() if len(numbers) > 1}
+        self._tensors: dict[tuple[Family, torch.dtype, torch.device], Tensor] = {}
+
+    def functions(self, columns: Sequence[Tensor], dtype: torch.dtype) -> dict[int, tuple[Tensor, Tensor]]:
+        """Group → φ(x) as v e^s, (F, B, n) in a precision and (F, B); only of groups with company.
+
+        Args:
+            columns: of every group, (F, B), in the precision in which μ is to be subtracted.
+            dtype: of v.
+        """
+        found: dict[int, tuple[Tensor, Tensor]] = {}
+        for family, numbers in self._alike.items():
+            folds = [len(columns[number]) for number in numbers]
+            x = torch.cat([columns[number] for number in numbers])
+            x = x if x.is_floating_point() else x.double()
+            loc, scale = self._places(family, folds, x)  # (ΣF, 1) each
+            t = standardise(x, loc, scale, FARTHEST[x.dtype])
+            values, log_scales = family.evaluate_scaled(t, dtype=dtype)
+            parts = torch.split(values, folds), torch.split(log_scales - scale.log() / 2, folds)
+            found |= dict(zip(numbers, zip(*parts, strict=True), strict=True))
+        return found
+
+    def _places(self, family: Family, folds: Sequence[int], like: Tensor) -> Tensor:
+        """μ and σ of every fold in the type and on the device of the data: (2, ΣF, 1)."""
+        key = family, like.dtype, like.device
+        if key not in self._tensors:
+            numbers = zip(self._alike[family], folds, strict=True)
+            places = [self._at[number] for number, count in numbers for _ in range(count)]
+            with torch.inference_mode(mode=False):  # the tensor outlives the caller's mode
+                self._tensors[key] = torch.tensor(places, dtype=like.dtype, device=like.device).T[..., None]
+        return self._tensors[key]
+
+
+def input_gram(
+    group: InputGroup,
+    weight: Tensor | None,
+    family_values: FamilyValues,
+    device: torch.device,
+    allow_tf32: bool,
+) -> Tensor:
+    """∫ ℓ ℓᴴ = W (∫ φ φᴴ) Wᴴ of the layers of a group: (F, K, K).
+
+    Args:
+        group: the group, of F layers with K units.
+        weight: (F or 1, rows, n), or None.
+        family_values: of the learnable parameters of the families.
+        device: where it is computed.
+        allow_tf32: in the backward pass.
+    """
+    if weight is None:
+        return _functions_gram(group, family_values, device).expand(group.folds, -1, -1)
+    rows = weight[:, group.first_row : group.first_row + group.units]
+    if group.family.is_orthonormal:
+        gram: Tensor = _OwnGram.apply(rows, allow_tf32)  # type: ignore[no-untyped-call]
+        return gram.expand(group.folds, -1, -1)
+    functions = _functions_gram(group, family_values, device)
+    dtype = torch.promote_types(rows.dtype, functions.dtype)
+    return (rows.to(dtype) @ functions.to(dtype) @ rows.to(dtype).mH).expand(group.folds, -1, -1)
+
+
+class _OwnGram(torch.autograd.Function):
+    """W Wᴴ; its gradient G comes from the sweep and is Hermitian, so ∂W = 2 G W."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, allow_tf32: bool) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.tf32 = allow_tf32
+        return hermitian.product(weight, weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (weight,) = ctx.saved_tensors
+        with tf32(ctx.tf32):
+            return twice(gradient, weight), None
+
+
+def _functions_gram(group: InputGroup, family_values: FamilyValues, device: torch.device) -> Tensor:
+    """∫ φ φᴴ of the families of a group, (F or 1, n, n), in double precision."""
+    values = family_values(group)
+    if not values or group.family.is_orthonormal:
+        return _fixed_gram(group.family, device)
+    return torch.func.vmap(group.family.gram)(dict(values))
+
+
+@lru_cache(maxsize=1024)
+def _fixed_gram(family: Family, device: torch.device) -> Tensor:
+    """Made once: quadrature takes a while, and a CUDA graph cannot copy from the host."""
+    with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode
+        return family.gram().unsqueeze(0).to(device)

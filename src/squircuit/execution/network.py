@@ -1,9 +1,12 @@
-"""All sums and products of a circuit as one differentiable operation, forward and backward by hand.
+"""One sweep over a plan, forward and backward by hand, in one of two algebras.
 
-Numbers are scaled, not logarithms: every layer's output is a vector of norm 1 and one real log-scale a
-sample. v ← v/‖v‖, s ← s + log‖v‖, with the norm held constant in the backward pass, which is exact because
-it cancels in log p = 2s + log Σ_r π_r |v_r|². An output that is exactly zero keeps the scale of its factors:
-it does not count, but its gradient does, where something else is added to it.
+All sums and products of a circuit are one differentiable operation. The walk is the same for the values of
+layers and for their Gram matrices: groups in the order of the plan, layers read from and written to pools,
+gradients on the way back. What a product, a sum and a scale are, an :class:`Algebra` says.
+
+Numbers are scaled, not logarithms: a layer's output is e^s v̂, with v̂ of ordinary size. v̂ ← v̂/c, s ← s + log c
+changes nothing in e^s v̂, whatever c is, so neither does the derivative of c: every c is held constant in the
+backward pass, and the gradients are exact.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from squircuit.execution import planar, weighted_product
+from squircuit.execution.algebras import GRAMS, VECTORS, Algebra
+from squircuit.execution.inputs import FamilyValues, input_gram
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
 from squircuit.execution.precision import tf32
-from squircuit.execution.scaled import common_scale, normalise
+from squircuit.execution.scaled import log_or_nothing
+from squircuit.execution.weighted_product import Saved
 
 
 @final
@@ -39,8 +44,8 @@ class Network:
         self._added = {
             width
             for branch in plan.branches
-            for width, slots in zip(branch.widths, branch.reads, strict=True)
-            if not self.is_direct(width, slots)
+            for width, slots in branch.factors
+            if not self._is_direct(width, slots)
         } | {width for width, place in plan.roots if self._reads[width][place] > 1}
 
     def __call__(
@@ -59,10 +64,41 @@ class Network:
         Returns:
             normalised values (R, 2 or 1, B) and log-scales (R, B) of the root units.
         """
-        # torch's own flag for this, needs_input_grad, is set without gradients, too
-        trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
-        scales = [None] * len(inputs) if input_scales is None else list(input_scales)
-        return _Run.apply(self, trains, scales, *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        return self._sweep(VECTORS, inputs, weights, input_scales or [None] * len(inputs))
+
+    def log_norms(self, stacks: Sequence[Tensor], values: FamilyValues, device: torch.device) -> Tensor:
+        """log R_rr of the root units with R = ∫ ℓ ℓᴴ, by Gram matrices; differentiable in the weights.
+
+        The inputs of a sum must be orthogonal to each other: their inner products are not counted.
+
+        Args:
+            stacks: the weights.
+            values: of the learnable parameters of a group's families.
+            device: where it is computed.
+
+        Returns:
+            (R,).
+        """
+        with tf32(False):
+            grams = [
+                input_gram(group, self._weight_of(stacks, group), values, device, self.tf32)
+                for group in self.plan.groups
+                if isinstance(group, InputGroup)
+            ]
+        dtype = grams[0].dtype
+        for each in [*grams, *stacks]:
+            dtype = torch.promote_types(dtype, each.dtype)
+        inputs, weights = ([each.to(dtype) for each in part] for part in (grams, stacks))
+        norms, scales = self._sweep(GRAMS, inputs, weights, [None] * len(inputs))
+        return log_or_nothing(norms) + scales
+
+    def weight(self, weights: Sequence[Tensor], use: Use) -> Tensor:
+        """The weights of a group: (F or 1, K1, K2)."""
+        stack = weights[use.stack]
+        if use.is_whole:
+            return stack
+        assert use.index is not None
+        return stack.index_select(0, self.index(use.index, stack.device))
 
     def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
         """Scattered places as a tensor, made once for each device."""
@@ -78,24 +114,34 @@ class Network:
             return pool[slots.start : slots.stop]
         return pool.index_select(0, self.index(slots, pool.device))
 
+    def _sweep(
+        self,
+        algebra: Algebra,
+        inputs: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        input_scales: Sequence[Tensor | None],
+    ) -> tuple[Tensor, Tensor]:
+        # torch's own flag for this, needs_input_grad, is set without gradients, too
+        trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
+        run = _Run(self, algebra, trains)
+        return _Sweep.apply(run, input_scales, *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
+
+    def _weight_of(self, stacks: Sequence[Tensor], group: InputGroup) -> Tensor | None:
+        return None if group.weight is None else self.weight(stacks, group.weight)
+
+    # ------------------------------------------------------------------ where gradients go
+
+    # Most layers have one reader. Where a branch reads a stretch of a pool that nobody else reads (in a tree
+    # always), the gradients of its factors are *written* to that stretch of a pool of gradients, which need
+    # not be zero before. Everywhere else the contributions of several readers are *added*.
+
     def gradient_pools(self, values: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """Room for the gradient of every layer; zero where gradients will be added, not written."""
         return {k: (torch.zeros_like if k in self._added else torch.empty_like)(v) for k, v in values.items()}
 
-    def is_direct(self, width: int, slots: Slots) -> bool:
-        """The places are a stretch with no other reader, so gradients are written there at once."""
-        return isinstance(slots, range) and all(self._reads[width][place] == 1 for place in slots)
-
-    def add(self, pool: Tensor, slots: Slots, values: Tensor) -> None:
-        """Add to places of a pool."""
-        if isinstance(slots, range):
-            pool[slots.start : slots.stop] += values
-        else:
-            pool.index_add_(0, self.index(slots, pool.device), values)
-
     def deliver(self, pool: Tensor, width: int, place: int, gradient: Tensor) -> None:
         """The gradient of a root layer goes to its place."""
-        if self.is_direct(width, range(place, place + 1)):
+        if self._is_direct(width, range(place, place + 1)):
             pool[place] = gradient
         else:
             pool[place] += gradient
@@ -103,35 +149,25 @@ class Network:
     @contextmanager
     def targets(self, branch: Branch, pools: Mapping[int, Tensor]) -> Iterator[list[Tensor]]:
         """Where the gradients of a branch's factors go: their places, or room that is then added to them."""
-        reads = list(zip(branch.widths, branch.reads, strict=True))
-        direct = [self.is_direct(width, slots) for width, slots in reads]
+        direct = [self._is_direct(width, slots) for width, slots in branch.factors]
         targets = [
             self.read(pools[width], slots) if at_once else torch.empty_like(self.read(pools[width], slots))
-            for at_once, (width, slots) in zip(direct, reads, strict=True)
+            for at_once, (width, slots) in zip(direct, branch.factors, strict=True)
         ]
         yield targets
-        for at_once, target, (width, slots) in zip(direct, targets, reads, strict=True):
+        for at_once, target, (width, slots) in zip(direct, targets, branch.factors, strict=True):
             if not at_once:
-                self.add(pools[width], slots, target)
+                self._add(pools[width], slots, target)
 
-    def weight(self, weights: Sequence[Tensor], use: Use) -> Tensor:
-        """The weights of a group: (F or 1, K1, K2)."""
-        stack = weights[use.stack]
-        if use.index is None or use.is_tied:
-            return stack[:1] if use.is_tied else stack
-        return stack.index_select(0, self.index(use.index, stack.device))
+    def _is_direct(self, width: int, slots: Slots) -> bool:
+        """The places are a stretch with no other reader, so gradients are written there at once."""
+        return isinstance(slots, range) and all(self._reads[width][place] == 1 for place in slots)
 
-
-@dataclass
-class _State:
-    """Values, scales and what the backward pass needs, of one run."""
-
-    trains: bool = False  # there will be a backward pass
-    values: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, K, 2, B)
-    scales: dict[int, Tensor] = field(default_factory=dict)  # width -> (N, B)
-    inverse_norms: dict[Group, Tensor] = field(default_factory=dict)
-    saved: dict[Branch, weighted_product.Saved] = field(default_factory=dict)
-    factors: dict[Branch, Tensor] = field(default_factory=dict)  # exp(s_i − s), (F, B)
+    def _add(self, pool: Tensor, slots: Slots, values: Tensor) -> None:
+        if isinstance(slots, range):
+            pool[slots.start : slots.stop] += values
+        else:
+            pool.index_add_(0, self.index(slots, pool.device), values)
 
 
 def _count_reads(plan: Plan) -> dict[int, list[int]]:
@@ -140,176 +176,154 @@ def _count_reads(plan: Plan) -> dict[int, list[int]]:
     for width, place in plan.roots:
         counts[width][place] += 1
     for branch in plan.branches:
-        for width, slots in zip(branch.widths, branch.reads, strict=True):
+        for width, slots in branch.factors:
             for place in slots:
                 counts[width][place] += 1
     return counts
 
 
-class _Run(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, network: Network, trains: bool, input_scales: list[Tensor | None], *tensors: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        with tf32(network.tf32 and trains):
-            return _Run._forward(ctx, network, trains, input_scales, tensors)
+class _Sweep(torch.autograd.Function):
+    """A run as one operation of torch's: the inputs and the weights → the root units and their scales."""
 
     @staticmethod
-    def _forward(
-        ctx: Any,
-        network: Network,
-        trains: bool,
-        input_scales: list[Tensor | None],
-        tensors: tuple[Tensor, ...],
+    def forward(
+        ctx: Any, run: _Run, input_scales: Sequence[Tensor | None], *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
         count = len(input_scales)
-        inputs, weights = tensors[:count], tensors[count:]
-        state = _pools(network.plan, inputs[0])
-        state.trains = trains
-        pending = list(zip(inputs, input_scales, strict=True))
-        for group in network.plan.groups:
-            scales: list[Tensor] = []
-            if isinstance(group, InputGroup):
-                out, scale = pending.pop(0)
-                scales = [] if scale is None else [scale.contiguous()]
-            elif isinstance(group, SumGroup):
-                out, scales = _sum(network, state, group, weights)
-            else:
-                out, scales = _product(network, state, group)
-            _store(state, group, out, scales)
-        ctx.network, ctx.count, ctx.state, ctx.weights = network, count, state, weights
-        roots = network.plan.roots
-        values = torch.cat([state.values[k][i] for k, i in roots])
-        log_scales = torch.cat([state.scales[k][i].expand(k, -1) for k, i in roots])
-        ctx.mark_non_differentiable(log_scales)
-        return values, log_scales
+        run.weights, ctx.run = tensors[count:], run
+        with tf32(run.network.tf32 and run.trains and run.algebra.allows_tf32):
+            values, scales = run.forward(list(zip(tensors[:count], input_scales, strict=True)))
+        ctx.mark_non_differentiable(scales)
+        return values, scales
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
-        with tf32(ctx.network.tf32):
-            return _Run._backward(ctx, gradient)
+        with tf32(ctx.run.network.tf32):
+            return (None, None, *ctx.run.backward(gradient))
 
-    @staticmethod
-    def _backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        network, state, weights = ctx.network, ctx.state, ctx.weights
-        pools = network.gradient_pools(state.values)
-        start = 0
-        for width, place in network.plan.roots:
-            network.deliver(pools[width], width, place, gradient[start : start + width])
-            start += width
-        totals: list[Tensor | None] = [None] * len(weights)
+
+@dataclass
+class _Run:
+    """The walk forward, and what the walk backward needs of it."""
+
+    network: Network
+    algebra: Algebra
+    trains: bool  # there will be a backward pass
+    weights: Sequence[Tensor] = ()  # the stacks
+    values: dict[int, Tensor] = field(default_factory=dict)  # width -> v̂ of N layers, (N, …)
+    scales: dict[int, Tensor] = field(default_factory=dict)  # width -> s of N layers
+    inverses: dict[Group, Tensor] = field(default_factory=dict)  # 1/c of every layer
+    saved: dict[Branch, Saved] = field(default_factory=dict)
+    ratios: dict[Branch, Tensor] = field(default_factory=dict)  # exp(s_b − s), where a sum has several inputs
+
+    def forward(self, inputs: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
+        """The root units and their log-scales."""
+        plan, pending = self.network.plan, iter(inputs)
+        self._make_pools(plan, inputs[0][0])
+        for group in plan.groups:
+            if isinstance(group, InputGroup):
+                out, scale = next(pending)
+                self._store(group, out, [] if scale is None else [scale.contiguous()])
+            elif isinstance(group, SumGroup):
+                self._store(group, *self._sum(group))
+            else:
+                self._store(group, *self._product(group))
+        values = torch.cat([self.algebra.root(self.values[k][i]) for k, i in plan.roots])
+        scales = torch.cat([self.scales[k][i].expand(k, *self.scales[k].shape[1:]) for k, i in plan.roots])
+        return values, scales
+
+    def backward(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of the inputs and of the stacks from that of the root units.
+
+        Groups in the opposite order, so that all readers of a layer have given their part before it is used.
+        """
+        plan, pools = self.network.plan, self.network.gradient_pools(self.values)
+        parts = torch.split(gradient, [width for width, _ in plan.roots])
+        for (width, place), part in zip(plan.roots, parts, strict=True):
+            self.network.deliver(pools[width], width, place, self.algebra.root_gradient(part))
+        totals: list[Tensor | None] = [None] * len(self.weights)
         inputs: list[Tensor] = []
-        for group in reversed(network.plan.groups):
-            g = pools[group.units][group.writes.start : group.writes.stop] * state.inverse_norms[group]
+        for group in reversed(plan.groups):
+            # v̂ = v/c with c held constant: ∂v = ∂v̂/c
+            g = pools[group.units][group.writes.start : group.writes.stop] * self.inverses[group]
             if isinstance(group, InputGroup):
                 inputs.append(g)
             elif isinstance(group, SumGroup):
-                _sum_backward(network, state, group, weights, g, totals, pools)
+                self._sum_backward(group, g, pools, totals)
             else:
-                _product_backward(network, state, group, g, pools)
-        return (None, None, None, *reversed(inputs), *totals)
+                self._product_backward(group, g, pools)
+        return (*reversed(inputs), *totals)
 
+    def _make_pools(self, plan: Plan, like: Tensor) -> None:
+        for width, layers in plan.pools.items():
+            value, scale = self.algebra.shapes(width, like)
+            self.values[width] = like.new_empty(layers, *value)
+            self.scales[width] = like.new_empty(layers, *scale, dtype=like.dtype.to_real())
 
-def _pools(plan: Plan, like: Tensor) -> _State:
-    count, batch = like.shape[2:]
-    state = _State()
-    for width, layers in plan.pools.items():
-        state.values[width] = like.new_empty(layers, width, count, batch)
-        state.scales[width] = like.new_zeros(layers, batch)
-    return state
+    def _store(self, group: Group, out: Tensor, scales: list[Tensor]) -> None:
+        """Scale the outputs of a group and write them to its places."""
+        stretch = slice(group.writes.start, group.writes.stop)
+        values, scale = self.values[group.units][stretch], self.scales[group.units][stretch]
+        self.inverses[group] = self.algebra.normalise(out, scales, values, scale)
 
+    def _read(self, branch: Branch) -> tuple[list[Tensor], list[Tensor]]:
+        """The factors of a branch and their log-scales."""
+        values = [self.network.read(self.values[k], slots) for k, slots in branch.factors]
+        return values, [self.network.read(self.scales[k], slots) for k, slots in branch.factors]
 
-def _store(state: _State, group: Group, out: Tensor, scales: list[Tensor]) -> None:
-    """Normalise the outputs of a group and write them to its places."""
-    stretch = slice(group.writes.start, group.writes.stop)
-    values, scale = state.values[group.units][stretch], state.scales[group.units][stretch]
-    state.inverse_norms[group] = normalise(out, scales, values, scale)
+    def _sum(self, group: SumGroup) -> tuple[Tensor, list[Tensor]]:
+        weight = self.network.weight(self.weights, group.weight)
+        outs, scales = [], []
+        for branch in group.branches:
+            factors, each = self._read(branch)
+            part = _columns(weight, branch)
+            out, self.saved[branch] = self.algebra.weigh(branch.kind, part, factors, self.trains)
+            outs.append(out)
+            scales.append(each)
+        if len(outs) == 1:
+            return outs[0], scales[0]
+        total, ratios, scale = self.algebra.add(outs, scales)
+        self.ratios.update(zip(group.branches, ratios, strict=True))
+        return total, [scale]
 
+    def _sum_backward(
+        self, group: SumGroup, gradient: Tensor, pools: dict[int, Tensor], totals: list[Tensor | None]
+    ) -> None:
+        use, several = group.weight, len(group.branches) > 1
+        weight = self.network.weight(self.weights, use)
+        # Where one branch has all columns of the whole stack, its gradient is written (or added) in place:
+        # no copy of what may be most of the memory. Otherwise it is made apart, and then put together.
+        in_place = use.is_whole and not several
+        parts = []
+        for branch in group.branches:
+            g = gradient * self.ratios[branch] if several else gradient  # out = Σ_b e^(s_b − s) out_b
+            part, before = _columns(weight, branch), totals[use.stack] if in_place else None
+            with self.network.targets(branch, pools) as targets:
+                found = self.algebra.weigh_backward(branch.kind, part, self.saved[branch], g, targets, before)
+            parts.append(found)
+        whole = torch.cat(parts, dim=2) if several else parts[0]
+        totals[use.stack] = whole if in_place else self._added(totals[use.stack], use, whole)
 
-def _read(network: Network, state: _State, branch: Branch) -> tuple[list[Tensor], list[Tensor]]:
-    """The factors of a branch and their log-scales."""
-    reads = list(zip(branch.widths, branch.reads, strict=True))
-    factors = [network.read(state.values[k], slots) for k, slots in reads]
-    return factors, [network.read(state.scales[k], slots) for k, slots in reads]
+    def _added(self, total: Tensor | None, use: Use, part: Tensor) -> Tensor:
+        """The gradient of a stack, with that of the entries which a group uses."""
+        if use.is_whole:
+            return part if total is None else total.add_(part)
+        assert use.index is not None
+        total = torch.zeros_like(self.weights[use.stack]) if total is None else total
+        return total.index_add_(0, self.network.index(use.index, total.device), part)
 
+    def _product(self, group: ProductGroup) -> tuple[Tensor, list[Tensor]]:
+        factors, scales = self._read(group.branch)
+        self.saved[group.branch] = Saved(factors)
+        return self.algebra.product(group.branch.kind, factors), scales
 
-def _sum(
-    network: Network, state: _State, group: SumGroup, weights: Sequence[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    weight = network.weight(weights, group.weight)
-    outs, scales = [], []
-    for branch in group.branches:
-        values, each = _read(network, state, branch)
-        part = _columns(weight, branch)
-        out, state.saved[branch] = weighted_product.forward(branch.kind, part, values, state.trains)
-        outs.append(out)
-        scales.append(each)
-    if len(outs) == 1:
-        return outs[0], scales[0]
-    lost = [(out == 0).flatten(1, 2).all(dim=1) for out in outs]
-    factors, largest = common_scale(scales, lost)
-    state.factors.update(zip(group.branches, factors, strict=True))
-    total = torch.zeros_like(outs[0])
-    for out, factor in zip(outs, factors, strict=True):
-        total += out * factor[:, None, None]
-    return total, [largest]
+    def _product_backward(self, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]) -> None:
+        factors = self.saved[group.branch].factors
+        with self.network.targets(group.branch, pools) as targets:
+            self.algebra.product_backward(group.branch.kind, factors, gradient, targets)
 
 
 def _columns(weight: Tensor, branch: Branch) -> Tensor:
-    """The pairs of a branch's columns: (F or 1, K, 2·K2)."""
+    """The columns of a branch: (F or 1, K, K2)."""
     start, stop = branch.columns
-    part = weight if (start, stop) == (0, weight.shape[2]) else weight[:, :, start:stop].contiguous()
-    return planar.pairs(part)
-
-
-def _product(network: Network, state: _State, group: ProductGroup) -> tuple[Tensor, list[Tensor]]:
-    factors, scales = _read(network, state, group.branch)
-    combine = planar.hadamard if group.branch.kind == "hadamard" else planar.kronecker
-    return combine(factors), scales
-
-
-def _sum_backward(
-    network: Network,
-    state: _State,
-    group: SumGroup,
-    weights: Sequence[Tensor],
-    gradient: Tensor,
-    totals: list[Tensor | None],
-    pools: dict[int, Tensor],
-) -> None:
-    weight = network.weight(weights, group.weight)
-    for branch in group.branches:
-        g = gradient
-        if len(group.branches) > 1:
-            g = gradient * state.factors[branch][:, None, None]
-        part, stack = _columns(weight, branch), group.weight.stack
-        total = totals[stack]
-        whole = len(group.branches) == 1 and (group.weight.index is None or group.weight.is_tied)
-        fresh = total is None or not whole
-        if total is None:
-            total = totals[stack] = (torch.empty_like if whole else torch.zeros_like)(weights[stack])
-        into = _columns(total, branch) if whole else torch.empty_like(part)
-        with network.targets(branch, pools) as targets:
-            weighted_product.backward(branch.kind, part, state.saved[branch], g, targets, into, fresh)
-        if not whole:
-            _add_columns(network, total, group.weight, branch, into)
-
-
-def _add_columns(network: Network, total: Tensor, use: Use, branch: Branch, part: Tensor) -> None:
-    """Add a branch's gradient to its columns of the stack's."""
-    if total.is_complex():
-        part = torch.view_as_complex(part.reshape(*part.shape[:2], -1, 2))
-    columns = total[:, :, branch.columns[0] : branch.columns[1]]
-    if use.index is None or use.is_tied:
-        columns += part
-    else:
-        columns.index_add_(0, network.index(use.index, total.device), part)
-
-
-def _product_backward(
-    network: Network, state: _State, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]
-) -> None:
-    branch = group.branch
-    factors, _ = _read(network, state, branch)
-    with network.targets(branch, pools) as targets:
-        weighted_product.product_gradients(branch.kind, factors, gradient.contiguous(), targets)
+    return weight if (start, stop) == (0, weight.shape[2]) else weight[:, :, start:stop].contiguous()

@@ -50,6 +50,11 @@ class Use:
     def is_tied(self) -> bool:
         return self.index == ()
 
+    @property
+    def is_whole(self) -> bool:
+        """The whole stack as it is: an entry for each fold, or one for all."""
+        return self.index is None or self.is_tied
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,11 @@ class Branch:
     @property
     def units(self) -> int:
         return math.prod(self.widths) if self.kind == "kronecker" else self.widths[0]
+
+    @property
+    def factors(self) -> tuple[tuple[int, Slots], ...]:
+        """Width and places of each factor."""
+        return tuple(zip(self.widths, self.reads, strict=True))
 
 
 @final
@@ -130,6 +140,11 @@ class Plan:
     def branches(self) -> tuple[Branch, ...]:
         """The inputs of all sums and products."""
         return tuple(branch for group in self.groups for branch in _branches(group))
+
+    @property
+    def has_cross_terms(self) -> bool:
+        """Some sum has several inputs: their inner products count unless they are orthogonal."""
+        return any(isinstance(group, SumGroup) and len(group.branches) > 1 for group in self.groups)
 
     def __str__(self) -> str:
         rows = [

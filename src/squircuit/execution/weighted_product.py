@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution import planar
+from squircuit.execution import complex_planes
 from squircuit.execution.kernels import pairs, products, rows
 
 CHUNK = 1 << 20  # numbers of T and b that a CPU handles at a time
@@ -185,14 +185,14 @@ def _product(kind: str, factors: list[Tensor]) -> Tensor:
     """The product of factors as planes: (F, K, 2 or 1, B)."""
     if len(factors) > 1 and products.usable(kind, factors):
         return products.product(kind, factors, expand=False)
-    return planar.hadamard(factors) if kind == "hadamard" else planar.kronecker(factors)
+    return complex_planes.hadamard(factors) if kind == "hadamard" else complex_planes.kronecker(factors)
 
 
 def _expanded(kind: str, factors: list[Tensor]) -> Tensor:
     """E of the product of factors: (F, 2K, 2B), or (F, K, B) if real."""
     if products.usable(kind, factors):
         return products.product(kind, factors, expand=True)
-    return planar.expanded(_product(kind, factors))
+    return complex_planes.expanded(_product(kind, factors))
 
 
 def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
@@ -253,13 +253,13 @@ def product_gradients(kind: str, factors: list[Tensor], gradient: Tensor, target
     """Gradients of the factors of a product: g times the conjugates of the others, written to ``targets``.
 
     Args:
-        gradient: planes (F, K, 2 or 1, B), or U (F, 2K, 2B) as ``planar.contracted`` takes it.
+        gradient: planes (F, K, 2 or 1, B), or U (F, 2K, 2B) as ``complex_planes.contracted`` takes it.
     """
     if products.usable(kind, factors) and all(target.is_contiguous() for target in targets):
         products.gradients(kind, factors, gradient, targets)
         return
     if gradient.ndim == 3:
-        gradient = planar.contracted(gradient, factors[0].shape[2])
+        gradient = complex_planes.contracted(gradient, factors[0].shape[2])
     for target, found in zip(targets, _gradients(kind, factors, gradient), strict=True):
         target.copy_(found)
 
@@ -270,11 +270,11 @@ def _gradients(kind: str, factors: list[Tensor], gradient: Tensor) -> list[Tenso
     half = len(factors) // 2
     parts = [factors[:half], factors[half:]]
     if kind == "hadamard":
-        values = [planar.hadamard(part) for part in parts]
-        left, right = (planar.multiply_conjugate(gradient, v) for v in reversed(values))
+        values = [complex_planes.hadamard(part) for part in parts]
+        left, right = (complex_planes.multiply_conjugate(gradient, v) for v in reversed(values))
     else:
-        values = [planar.kronecker(part) for part in parts]
+        values = [complex_planes.kronecker(part) for part in parts]
         g = gradient.reshape(len(gradient), values[0].shape[1], values[1].shape[1], *gradient.shape[2:])
-        left = planar.multiply_conjugate(g, values[1].unsqueeze(1)).sum(dim=2)
-        right = planar.multiply_conjugate(g, values[0].unsqueeze(2)).sum(dim=1)
+        left = complex_planes.multiply_conjugate(g, values[1].unsqueeze(1)).sum(dim=2)
+        right = complex_planes.multiply_conjugate(g, values[0].unsqueeze(2)).sum(dim=1)
     return _gradients(kind, parts[0], left) + _gradients(kind, parts[1], right)

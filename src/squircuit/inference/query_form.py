@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.execution.inputs import FamilyValues
 from squircuit.execution.network import Network
-from squircuit.execution.partition import FamilyValues
 from squircuit.execution.plan import InputGroup, make_plan
 from squircuit.inference.joining import Joining
 from squircuit.inference.schedule import Schedules

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.execution.inputs import FamilyValues
 from squircuit.execution.network import Network
-from squircuit.execution.partition import FamilyValues
 from squircuit.execution.plan import InputGroup, Plan, SumGroup
 from squircuit.execution.precision import double
 from squircuit.inference.schedule import Schedules

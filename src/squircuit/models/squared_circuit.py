@@ -17,10 +17,8 @@ from torch import Tensor, nn
 from squircuit.circuits import Circuit, Constraint
 from squircuit.data import Schema
 from squircuit.errors import ParameterError, StructureError
-from squircuit.execution.inputs import evaluate_inputs
+from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs
 from squircuit.execution.network import Network
-from squircuit.execution.partition import GramPropagation
-from squircuit.execution.placed import Placed
 from squircuit.execution.plan import InputGroup, Plan, make_plan
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
@@ -86,7 +84,7 @@ class SquaredCircuit(Queries, nn.Module):
         self.shape: tuple[int, ...] | None = None
         self.notes: dict[str, Any] = {}
         self._network = Network(self.plan)
-        self._placed = Placed(self._input_groups)
+        self._placed = LocationScaleInputs(self._input_groups)
         self._normalisation = Normalisation(self.structure, self.plan)
         self._forms: dict[tuple[bool, ...], QueryForm] = {}  # made by the first query
         self._step = _StepState()
@@ -560,7 +558,7 @@ class SquaredCircuit(Queries, nn.Module):
         kept = self._kept() if self._normalisation.may_have_cross_terms else KEPT
         if not self._normalisation.partition_has_cross_terms(kept):
             stacks = [in_double(stack) if double else stack for stack in self.stacks()]
-            norms = GramPropagation(self._network, stacks, self._family_values).log_norms(self.device)
+            norms = self._network.log_norms(stacks, self._family_values, self.device)
             return self._by_component(norms + self._log_mixture().to(norms))
         return log_integrals(self._snapshot(False, kept, False, torch.float64 if double else self.precision))
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from squircuit.errors import ParameterError
-from squircuit.execution.graph import CapturedStep
-from squircuit.execution.partition import has_cross_terms
+from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.precision import flushed_denormals
 from squircuit.models import SquaredCircuit
 from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
@@ -214,4 +213,4 @@ def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> 
 
 def _is_capturable(model: SquaredCircuit, is_trusted: bool) -> bool:
     """The step waits for nothing on the host: Z is 1, or comes from one pass on the device."""
-    return (model.is_unitary and is_trusted) or not has_cross_terms(model.plan)
+    return (model.is_unitary and is_trusted) or not model.plan.has_cross_terms

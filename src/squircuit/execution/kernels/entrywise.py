@@ -1,6 +1,6 @@
 """Kernels of R₁ ⊙ … ⊙ R_N of up to four Gram matrices and of its gradients, one pass each.
 
-Twins: ``partition.entrywise`` and ``partition.entrywise_gradients``, plain halves. Contract: the same result
+Twins: ``algebras.entrywise`` and ``algebras.entrywise_gradients``, plain halves. Contract: the same result
 up to rounding, for contiguous complex64 on a CUDA device.
 """
 

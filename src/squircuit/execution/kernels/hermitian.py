@@ -1,6 +1,6 @@
 """Kernel of products A Bᴴ that are Hermitian, such as WWᴴ: one half is computed, the other copied.
 
-Twin: ``a @ b.mH`` in float32, which ``partition`` and the optimisers use elsewhere. Contract: as exact as
+Twin: ``a @ b.mH`` in float32, which Gram matrices and the optimisers use elsewhere. Contract: as exact as
 that product. Every number is split into two of TF32, and only the product of the two small parts is left out
 (2⁻²² of the result), so this is not what is called TF32.
 """

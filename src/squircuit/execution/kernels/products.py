@@ -1,6 +1,6 @@
 """Kernels of products of layers around the large matrix product, one pass each.
 
-Twins: ``planar.kronecker``, ``planar.hadamard``, ``planar.expanded``, and the plain half of
+Twins: ``kronecker``, ``hadamard`` and ``expanded`` of ``complex_planes``, and the plain half of
 ``weighted_product.product_gradients``. Contract: the same result up to the order of summation, for contiguous
 float32 planes on a CUDA device.
 """

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.execution.placed import Placed
+from squircuit.execution.inputs import LocationScaleInputs
 from squircuit.execution.plan import InputGroup, make_plan
 
 FAMILIES = [
@@ -30,7 +30,7 @@ def test_functions_of_placed_families_are_those_of_each_family_also_far_away_and
     columns = [
         torch.stack([getattr(FAMILIES[v], "loc", 0.0) + offsets for v in group.variables]) for group in groups
     ]
-    found = Placed(groups).functions(columns, dtype)
+    found = LocationScaleInputs(groups).functions(columns, dtype)
     together = {groups[number].family for number in found}
     assert together == set(FAMILIES[:2])  # the others have no company, or a place that is learnt
     for number, (values, scales) in found.items():

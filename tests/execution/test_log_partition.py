@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 import oracle
 import squircuit as sq
-from squircuit.execution.partition import GramPropagation, has_cross_terms
 from strategies import Shape, circuits
 
 
 def propagated(model: sq.SquaredCircuit, stacks: list[torch.Tensor]) -> torch.Tensor:
-    norms = GramPropagation(model._network, stacks, model._family_values).log_norms(model.device)
+    norms = model._network.log_norms(stacks, model._family_values, model.device)
     return torch.logsumexp(norms + model.mixture().log(), dim=0)
 
 
@@ -44,7 +43,7 @@ def test_log_z_of_orthogonal_alternatives_is_the_log_of_the_sum_over_all_states(
 def test_gradients_of_log_z_of_alternatives_agree_with_finite_differences(product):
     splits = sq.regions.patch_splits((2, 2), min_side=2)
     model = with_any_sums(sq.build(splits, sq.Categorical(5), 2, product).initialise(seed=1), seed=2)
-    assert has_cross_terms(model.plan)
+    assert model.plan.has_cross_terms
     assert torch.autograd.gradcheck(lambda *stacks: propagated(model, list(stacks)), model.stacks())
 
 

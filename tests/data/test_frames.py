@@ -94,8 +94,8 @@ def test_tensors_of_every_precision_are_data(dtype):
     np.testing.assert_array_equal(made.encode(rows).rows, made.rows)
     np.testing.assert_array_equal(table({"a": rows[:, 0], "b": rows[:, 1]}).rows, made.rows)
     (batch,) = Batches(rows, batch=3, shuffle=False)
-    assert batch.rows.dtype == np.float32
-    np.testing.assert_array_equal(batch.rows, made.rows)
+    assert batch.x.dtype == np.float32
+    np.testing.assert_array_equal(batch.x, made.rows)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,13 @@ from squircuit.data.idx import read_idx
 from squircuit.data.memory import table
 from squircuit.data.optional import MissingPackageError
 from squircuit.data.registry import Dataset, load, names, split, verify
-from squircuit.data.schema import Encoded, Schema
+from squircuit.data.rows import Rows
+from squircuit.data.schema import Schema
 from squircuit.data.synthetic import fresh, ring, spinner, spiral
 from squircuit.data.tabular import Table, read, scan
+
+Encoded = Rows
+"""The name of `Rows` before."""
 
 __all__ = [
     "Batches",
@@ -23,6 +27,7 @@ __all__ = [
     "Dataset",
     "Encoded",
     "MissingPackageError",
+    "Rows",
     "Schema",
     "Table",
     "data_folder",

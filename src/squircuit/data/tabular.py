@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.as_is import AsIs
 from squircuit.data.cells import Mask, number, shown
 from squircuit.data.columns import Column
 from squircuit.data.facts import Facts
@@ -20,7 +19,8 @@ from squircuit.data.images import ImageSource
 from squircuit.data.infer import infer
 from squircuit.data.parquet import ParquetSource
 from squircuit.data.reading import enough_memory
-from squircuit.data.schema import Chunk, Encoded, Rows, Schema
+from squircuit.data.rows import Rows
+from squircuit.data.schema import Chunk, HostRows, Schema
 from squircuit.data.sources import CsvSource, NumpySource, Source
 from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.families import Family
@@ -40,19 +40,27 @@ class Table:
     """Rows of a file as numbers, and the types of the columns.
 
     Args:
-        rows: (n, d), int64 where every column is discrete, else float64. Missing: 0 in discrete columns, NaN
-            in others.
-        missing: (n, d), True = missing; hand it to models as ``missing=``.
+        cells: the rows, (n, d), int64 where every column is discrete, else float64. Missing: 0 in discrete
+            columns, NaN in others.
         schema: the types of the columns.
         source: the file.
         shape: of one row, where it is an image, else (d,).
     """
 
-    rows: Rows
-    missing: Mask
+    cells: HostRows
     schema: Schema
     source: str
     shape: tuple[int, ...]
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """The numbers of all cells: (n, d)."""
+        return self.cells.x
+
+    @property
+    def missing(self) -> Mask:
+        """Which cells are missing: (n, d); hand it to models as ``missing=``."""
+        return self.cells.missing
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -64,7 +72,7 @@ class Table:
         """Input functions for each column, see `Schema.families`."""
         return self.schema.families(size, continuous)
 
-    def encode(self, rows: Any) -> Encoded:
+    def encode(self, rows: Any) -> HostRows:
         """New rows as numbers, see `Schema.encode`."""
         return self.schema.encode(rows)
 
@@ -298,9 +306,7 @@ def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
 
 
 def _table(source: Source, schema: Schema, chunks: Iterable[Chunk]) -> Table:
-    quick = AsIs(schema)
-    parts = [quick.encode_chunk(chunk) or schema.encode_chunk(chunk) for chunk in chunks]
-    rows = np.concatenate([part.rows for part in parts])
-    missing = np.concatenate([part.missing for part in parts])
-    shape = source.shape if source.shape and np.prod(source.shape) == rows.shape[1] else rows.shape[1:]
-    return Table(rows, missing, schema, str(source.path), tuple(shape))
+    cells = Rows.joined([schema.encode_chunk(chunk) for chunk in chunks])
+    width = cells.x.shape[1]
+    shape = source.shape if source.shape and np.prod(source.shape) == width else (width,)
+    return Table(cells, schema, str(source.path), tuple(shape))

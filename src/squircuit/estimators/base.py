@@ -15,10 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from squircuit.data import Schema, Table, table
+from squircuit.data import Rows, Schema, Table, table
 from squircuit.errors import ParameterError
 from squircuit.estimators.rows import (
-    Rows,
     cells_of,
     encoded,
     frame_kind,
@@ -27,7 +26,7 @@ from squircuit.estimators.rows import (
     wishes,
 )
 from squircuit.models import SquaredCircuit, load, mixture, table_model
-from squircuit.models.observed import observe
+from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph
 from squircuit.training import History, fit
 from squircuit.training.config import shown
@@ -61,7 +60,7 @@ class CircuitEstimator(BaseEstimator, ABC):
         names = names_of(X)
         seed = self._seed(self.random_state)
         rows = table(X, wishes(self.columns, names))
-        trees = observe(rows).chow_liu_trees(self._count_members())
+        trees = chow_liu_trees(training_table(rows), self._count_members())
         trained = [self._member(rows, tree, seed + number) for number, tree in enumerate(trees)]
         self.model_, self.history_ = trained[0]
         if len(trained) > 1:
@@ -112,18 +111,14 @@ class CircuitEstimator(BaseEstimator, ABC):
     def _schema(self) -> Schema:
         return cast(Schema, self.model_.schema)
 
-    def _encoded(self, X: Any) -> Rows:
-        """Rows, validated, as the model takes them."""
-        cells = cells_of(X)
-        return encoded(self._schema, [cells[position] for position in self._positions])
-
     def _log_density(self, X: Any) -> NDArray[np.float64]:
         """log p of the known cells of every row; −inf where a discrete column has a value it never had."""
         check_is_fitted(self)
-        rows = self._encoded(self._validated(X, reset=False))
+        cells = cells_of(self._validated(X, reset=False))
+        rows, unknown = encoded(self._schema, [cells[position] for position in self._positions])
         with torch.no_grad():
-            parts = [self.model_.log_prob(*part[:2]).cpu().numpy() for part in blocks(rows)]
-        return np.where(rows.unknown.any(axis=1), -np.inf, np.concatenate(parts))
+            parts = [self.model_.log_prob(*part).cpu().numpy() for part in blocks(rows)]
+        return np.where(unknown.any(axis=1), -np.inf, np.concatenate(parts))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,9 +140,9 @@ class CircuitEstimator(BaseEstimator, ABC):
         super().__setstate__(state)
 
 
-def blocks(rows: Rows, size: int = BLOCK) -> Iterator[Rows]:
+def blocks(rows: Rows[NDArray[Any]], size: int = BLOCK) -> Iterator[Rows[NDArray[Any]]]:
     """Some rows at a time."""
-    for start in range(0, len(rows.values), size):
+    for start in range(0, len(rows), size):
         yield rows.take(slice(start, start + size))
 
 

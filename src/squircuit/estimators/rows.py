@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.data import Column, Schema
-from squircuit.data.cells import Cells, Mask, as_cells, is_missing, numbers
+from squircuit.data import Column, Rows, Schema
+from squircuit.data.cells import Cells, Mask, as_cells
 from squircuit.data.optional import need
 from squircuit.data.schema import Chunk
 from squircuit.data.tabular import Wishes
 from squircuit.errors import DataError
-
-
-class Rows(NamedTuple):
-    """Encoded rows, (n, d) each: values, what is missing, and what is no state of its column.
-
-    A value that the training data did not have in a discrete column has probability 0; it counts as missing
-    in ``values`` and ``missing``.
-    """
-
-    values: NDArray[Any]
-    missing: Mask
-    unknown: Mask
-
-    def take(self, rows: slice | NDArray[Any]) -> Rows:
-        """Some of the rows."""
-        return Rows(self.values[rows], self.missing[rows], self.unknown[rows])
 
 
 def frame_kind(X: Any) -> str | None:
@@ -78,18 +62,17 @@ def cells_of(X: Any) -> list[Cells]:
     return [as_cells(column) for column in X.T]
 
 
-def encoded(schema: Schema, cells: Sequence[Cells]) -> Rows:
-    """Cells as numbers; what a discrete column never had is noted instead of refused.
+def encoded(schema: Schema, cells: Sequence[Cells]) -> tuple[Rows[NDArray[Any]], Mask]:
+    """Cells as rows, and which of them no discrete column had in training: these count as missing, too.
 
     Example:
         >>> schema = Schema((Column("n", "count", high=3.0), Column("sex", "binary", ("f", "m"))))
-        >>> encoded(schema, [np.array([2.0, 7.0]), np.array(["x", "m"], dtype=object)]).unknown.tolist()
+        >>> encoded(schema, [np.array([2.0, 7.0]), np.array(["x", "m"], dtype=object)])[1].tolist()
         [[False, True], [True, False]]
     """
-    masks = [_unknown(column, entry) for column, entry in zip(schema.columns, cells, strict=True)]
-    blank = [_without(entry, mask) for entry, mask in zip(cells, masks, strict=True)]
-    found = schema.encode_chunk(Chunk(schema.names, tuple(blank), lambda row: f"row {row}"))
-    return Rows(found.rows, found.missing, np.stack(masks, axis=1))
+    unknown = np.zeros((len(cells[0]), len(cells)), dtype=bool)
+    chunk = Chunk(schema.names, tuple(cells), lambda row: f"row {row}")
+    return schema.encode_chunk(chunk, unknown), unknown
 
 
 def levels(column: Column) -> NDArray[Any]:
@@ -117,19 +100,3 @@ def as_frame(kind: str, names: Sequence[str], columns: Sequence[Cells], index: A
         for name, cells in zip(names, columns, strict=True)
     }
     return package.DataFrame(named, index=index) if kind == "pandas" else package.DataFrame(named)
-
-
-def _unknown(column: Column, cells: Cells) -> Mask:
-    """Cells that are no state of a discrete column."""
-    if not column.is_discrete:
-        return np.zeros(len(cells), dtype=bool)
-    if column.is_text:
-        known = set(column.categories)
-        return np.array([not is_missing(cell) and str(cell).strip() not in known for cell in cells])
-    values, _ = numbers(cells)  # texts and infinity are left to encoding, which refuses them
-    return np.isfinite(values) & ~np.isin(values, levels(column))
-
-
-def _without(cells: Cells, mask: Mask) -> Cells:
-    blank: Any = None if cells.dtype == object else np.nan
-    return np.where(mask, blank, cells)

@@ -11,7 +11,7 @@ from torch import Tensor
 from squircuit.errors import ParameterError
 from squircuit.execution.precision import tf32
 from squircuit.families.quadrature import POINTS
-from squircuit.inference.evidence import Evidence, is_discrete
+from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete
 from squircuit.inference.inversion import draw_index
 from squircuit.inference.likelihood import log_total, messages, require_positive
 from squircuit.inference.message_roots import MessageRoots
@@ -72,7 +72,7 @@ def require_count(count: Any) -> None:
 
 
 def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:
-    batches = [rows for _, rows in evidence.masks()]
+    batches = [rows for _, rows in distinct_masks(evidence)]
     if len(batches) > MASKS and not snapshot.has_alternatives:
         return [torch.arange(len(evidence), device=evidence.x.device)]
     return batches

@@ -22,8 +22,8 @@ from squircuit.storage.documents import ContentError
 from squircuit.storage.locks import FolderLock
 from squircuit.storage.words import one_line, without_fix
 from squircuit.training.config import UNITS, TrainingConfig, shown
+from squircuit.training.feed import Data
 from squircuit.training.history import Epoch, History, rows_of
-from squircuit.training.sources import Data
 
 CHECKPOINT = "checkpoint.safetensors"
 FILES = ("config.json", "history.jsonl", CHECKPOINT, "best.safetensors")

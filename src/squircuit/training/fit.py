@@ -11,10 +11,10 @@ from squircuit.models import SquaredCircuit
 from squircuit.training.checkpoint import RunFolder, identity
 from squircuit.training.config import TrainingConfig
 from squircuit.training.defaults import resolve
+from squircuit.training.feed import open_data
 from squircuit.training.history import History
 from squircuit.training.loop import Loop
 from squircuit.training.progress import Display, TensorBoard, terminal
-from squircuit.training.sources import open_data
 
 
 def fit(

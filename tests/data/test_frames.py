@@ -91,7 +91,7 @@ def test_tensors_of_every_precision_are_data(dtype):
     rows = torch.tensor([[0.5, 1.5], [2.5, -0.5], [0.25, 3.5]]).to(dtype)
     made = table(rows)
     np.testing.assert_array_equal(made.rows, rows.double().numpy())
-    np.testing.assert_array_equal(made.encode(rows).rows, made.rows)
+    np.testing.assert_array_equal(made.encode(rows).x, made.rows)
     np.testing.assert_array_equal(table({"a": rows[:, 0], "b": rows[:, 1]}).rows, made.rows)
     (batch,) = Batches(rows, batch=3, shuffle=False)
     assert batch.x.dtype == np.float32

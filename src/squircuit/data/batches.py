@@ -16,7 +16,7 @@ from squircuit.data.rows import Rows
 from squircuit.data.schema import HostRows, Schema, plain
 from squircuit.data.sources import NumpySource, Source
 from squircuit.data.tabular import Table, chosen, matched, open_source
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, is_whole
 
 Order = NDArray[np.int64]
 WINDOW = 4
@@ -62,9 +62,9 @@ class Batches:
         like: Table | Schema | None = None,
         drop_last: bool = False,
     ) -> None:
-        if not isinstance(batch, int | np.integer) or batch < 1:
+        if not is_whole(batch, 1):
             raise ParameterError(f"batch={batch!r}. Fix: pass a whole number, at least 1.")
-        if not isinstance(seed, int | np.integer) or seed < 0:
+        if not is_whole(seed, 0):
             raise ParameterError(f"seed={seed!r}. Fix: pass a whole number, at least 0.")
         self.batch, self.shuffle, self.seed, self.drop_last = batch, shuffle, seed, drop_last
         self._rows = _opened(source, like.schema if isinstance(like, Table) else like)

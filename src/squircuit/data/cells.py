@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.errors import DataError
+from squircuit.errors import DataError, Wording
 
 Cells = NDArray[Any]
 """One column as read: float64 with NaN for missing, or objects, texts with None for missing."""
@@ -30,6 +31,16 @@ LONG = 80
 """Characters of a cell that a message shows."""
 NOT_KNOWN = frozenset({"NAType", "NaTType"})
 """The types of pandas' marks for missing values."""
+
+
+def read_as(name: str, kind: str) -> Wording:
+    """The argument, or the option, that reads a column as some type.
+
+    Example:
+        >>> read_as("id", "drop").python, read_as("my id", "drop").shell
+        ("columns={'id': 'drop'}", "--columns 'my id=drop'")
+    """
+    return Wording(f"columns={{{name!r}: {kind!r}}}", f"--columns {shlex.quote(f'{name}={kind}')}")
 
 
 def as_cells(values: Iterable[Any]) -> Cells:
@@ -133,8 +144,11 @@ def as_numbers(cells: Cells, name: str, place: Place) -> Values:
     values, wrong = numbers(cells)
     if wrong is not None:
         raise DataError(
-            f"{place(wrong)}, column {name!r}: {shown(cells[wrong])} is not a number. Fix: correct the cell, "
-            f"leave it empty (missing), or read the column as columns={{{name!r}: 'categorical'}}."
+            f"{shown(cells[wrong])} is not a number",
+            where=f"{place(wrong)}, column {name!r}",
+            value=cells[wrong],
+            fix="correct the cell, leave it empty (missing), or read the column as "
+            + read_as(name, "categorical"),
         )
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))

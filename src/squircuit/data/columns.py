@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, shown
+from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, read_as, shown
 from squircuit.data.facts import FAR, NEAR
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
@@ -132,9 +132,10 @@ class Column:
     def _require_spread(self) -> None:
         if not NEAR <= max(self.scale, self.high - self.low) <= FAR * REACH:
             raise DataError(
-                f"column {self.name!r}: its numbers, {self.low:g} to {self.high:g}, are too close or too far "
-                f"apart for single precision. Fix: use another unit, or leave it out, "
-                f"columns={{{self.name!r}: 'drop'}}."
+                f"its numbers, {self.low:g} to {self.high:g}, are too close or too far apart for single "
+                "precision",
+                where=f"column {self.name!r}",
+                fix="use another unit, or leave it out, " + read_as(self.name, "drop"),
             )
 
     def encode(self, cells: Cells, place: Place, unknown: Mask | None = None) -> tuple[Values, Mask]:
@@ -203,9 +204,11 @@ class Column:
         elif outside.any():
             row = int(np.argmax(outside))
             raise DataError(
-                f"{place(row)}, column {self.name!r}: {values[row]:g} is not one of the integers "
-                f"{self.low:g} to {self.high:g}. Fix: correct the cell, leave it empty (missing), or read "
-                f"the training data with a wider range: columns={{{self.name!r}: 'count:{self.low:g}:HIGH'}}."
+                f"{values[row]:g} is not one of the integers {self.low:g} to {self.high:g}",
+                where=f"{place(row)}, column {self.name!r}",
+                value=float(values[row]),
+                fix="correct the cell, leave it empty (missing), or read the training data with a wider "
+                "range: " + read_as(self.name, f"count:{self.low:g}:HIGH"),
             )
         return np.where(missing | outside, 0.0, values - self.low), missing | outside
 

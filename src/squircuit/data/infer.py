@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from squircuit.data.cells import shown
+from squircuit.data.cells import read_as, shown
 from squircuit.data.columns import KINDS, Column, Kind
 from squircuit.data.facts import FAR, MOST, NEAR, Facts
 from squircuit.errors import DataError, ParameterError, suggestion
@@ -41,8 +41,9 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
     """
     if facts.count == 0 and wish in (None, "continuous"):
         raise DataError(
-            f"{source}, column {name!r}: every cell is missing. "
-            f"Fix: leave it out, columns={{{name!r}: 'drop'}}."
+            "every cell is missing",
+            where=f"{source}, column {name!r}",
+            fix="leave it out, " + read_as(name, "drop"),
         )
     kind, numbers = _parsed(name, wish or _guess(name, facts, source))
     if kind in ("binary", "categorical"):
@@ -70,22 +71,30 @@ def _guess(name: str, facts: Facts, source: str) -> str:
 def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> None:
     """Texts that look like a typing error among numbers, or like names: better asked than modelled."""
     assert facts.text is not None
-    ways = f"columns={{{name!r}: 'categorical'}} to keep it or columns={{{name!r}: 'drop'}} to leave it out"
+    where = f"{facts.text.where}, column {name!r}"
+    ways = read_as(name, "categorical") + " to keep it or " + read_as(name, "drop") + " to leave it out"
     if 2 * facts.numbers > facts.count:
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} is not a number, but most of the "
-            f"column is. Fix: correct the cell, leave it empty (missing), or say {ways}."
+            f"{shown(facts.text.cell)} is not a number, but most of the column is",
+            where=where,
+            value=facts.text.cell,
+            fix="correct the cell, leave it empty (missing), or say " + ways,
         )
     if all(LIKE_A_NUMBER.fullmatch(str(value)) for value in facts.distinct):
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} looks like a number, but is not "
-            f"written as one. Fix: write a decimal point, and no units or commas; or say {ways}."
+            f"{shown(facts.text.cell)} looks like a number, but is not written as one",
+            where=where,
+            value=facts.text.cell,
+            fix="write a decimal point, and no units or commas; or say " + ways,
         )
     if distinct > FEW:
         more = "more than " if distinct > MOST else ""
         raise DataError(
-            f"{source}, column {name!r}: {more}{min(distinct, MOST)} different texts, such as "
-            f"{shown(facts.text.cell)}; it seems to hold names or dates. Fix: say {ways}."
+            f"{more}{min(distinct, MOST)} different texts, such as {shown(facts.text.cell)}; it seems to "
+            "hold names or dates",
+            where=f"{source}, column {name!r}",
+            value=facts.text.cell,
+            fix="say " + ways,
         )
 
 
@@ -127,9 +136,9 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
     if len(categories) > most or not categories:
         some = ", ".join(shown(category) for category in categories[:4])
         raise DataError(
-            f"{source}, column {name!r}: {len(categories)} different values ({some}, …) where a "
-            f"{kind} column has 1 to {most}. "
-            f"Fix: choose another type, or leave it out with columns={{{name!r}: 'drop'}}."
+            f"{len(categories)} different values ({some}, …) where a {kind} column has 1 to {most}",
+            where=f"{source}, column {name!r}",
+            fix="choose another type, or leave it out with " + read_as(name, "drop"),
         )
     exact: Kind = "binary" if kind == "binary" else "categorical"
     return Column(name, exact, categories, missing=facts.missing)
@@ -174,8 +183,10 @@ def _periodic(name: str, facts: Facts, source: str, numbers: list[float]) -> Col
 def _continuous(name: str, facts: Facts, source: str) -> Column:
     if len(facts.distinct) == 1:
         raise DataError(
-            f"{source}, column {name!r}: constant ({facts.low:g}), so it has no density. Fix: leave it out, "
-            f"columns={{{name!r}: 'drop'}}, or keep it as 'categorical'."
+            f"constant ({facts.low:g}), so it has no density",
+            where=f"{source}, column {name!r}",
+            value=facts.low,
+            fix="leave it out, " + read_as(name, "drop") + ", or keep it as 'categorical'",
         )
     _refuse_far_numbers(name, facts, source)
     scale = facts.deviation or facts.high - facts.low  # squares of 1e-162 are 0; no model takes them
@@ -188,7 +199,8 @@ def _refuse_far_numbers(name: str, facts: Facts, source: str) -> None:
         return
     size, where = facts.farthest
     raise DataError(
-        f"{where if source in where else f'{source}, {where}'}, column {name!r}: ±{size:g} is too large, "
-        f"{FAR:g} is the most. Fix: correct the cell, leave it empty (missing), or leave the column out, "
-        f"columns={{{name!r}: 'drop'}}."
+        f"±{size:g} is too large, {FAR:g} is the most",
+        where=f"{where if source in where else f'{source}, {where}'}, column {name!r}",
+        value=size,
+        fix="correct the cell, leave it empty (missing), or leave the column out, " + read_as(name, "drop"),
     )

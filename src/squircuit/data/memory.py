@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from squircuit.data.cells import SEVERAL, Cells, as_cells, shown
+from squircuit.data.cells import SEVERAL, Cells, as_cells, read_as, shown
 from squircuit.data.reading import require_names
 from squircuit.data.schema import Chunk, column_of, is_frame, names_of, plain
 from squircuit.data.sources import Source, numbered, wish_of
@@ -60,8 +60,9 @@ class MemorySource(Source):
         for name in self._dates:
             if name in asked:
                 raise DataError(
-                    f"column {name!r} holds dates or times. Fix: make numbers of them, such as the day of "
-                    f"the year for 'periodic:366', or leave it out, columns={{{name!r}: 'drop'}}."
+                    f"column {name!r} holds dates or times",
+                    fix="make numbers of them, such as the day of the year for 'periodic:366', or leave it "
+                    "out, " + read_as(name, "drop"),
                 )
         for name in names:
             _require_cells(name, self._columns[name])
@@ -88,8 +89,10 @@ def _require_cells(name: str, cells: Cells) -> None:
     for row, cell in enumerate(cells):
         if isinstance(cell, SEVERAL):
             raise DataError(
-                f"row {row}, column {name!r}: {shown(cell)} is neither number nor text. "
-                f"Fix: give one value a cell, or leave the column out, columns={{{name!r}: 'drop'}}."
+                f"{shown(cell)} is neither number nor text",
+                where=f"row {row}, column {name!r}",
+                value=cell,
+                fix="give one value a cell, or leave the column out, " + read_as(name, "drop"),
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from squircuit.errors import DataError, SquircuitError
+from squircuit.errors import DataError, SquircuitError, Wording
 from squircuit.storage.checks import shown
 from squircuit.storage.limits import memory
 from squircuit.storage.words import one_line, printable
@@ -58,7 +58,7 @@ def require_memory(path: Path, needed: int) -> None:
         raise too_large(path)
 
 
-def require_names(path: Path, names: Sequence[str], fix: str = "") -> None:
+def require_names(path: Path, names: Sequence[str], fix: str | Wording = "") -> None:
     """Refuse columns without a name of their own, in one pass."""
     if len(names) > MOST_COLUMNS:
         raise DataError(f"{path}: {len(names):,} columns. Fix: pass at most {MOST_COLUMNS:,}.")
@@ -67,13 +67,16 @@ def require_names(path: Path, names: Sequence[str], fix: str = "") -> None:
         if not name or name in seen:
             index = "; an index that pandas wrote is left out by to_csv(…, index=False)"
             raise DataError(
-                f"{path}: the name {name!r} of column {position} is {'there twice' if name else 'empty'}. "
-                f"Fix: give every column a name of its own{'' if name or position else index}{fix}."
+                f"the name {name!r} of column {position} is {'there twice' if name else 'empty'}",
+                where=str(path),
+                value=name,
+                fix=f"give every column a name of its own{'' if name or position else index}" + fix,
             )
         if len(repr(name)) > LONGEST:
             raise DataError(
-                f"{path}: the name {printable(name, 40)!r} of column {position} has {len(name):,} "
-                f"characters. Fix: give it a shorter one{fix}."
+                f"the name {printable(name, 40)!r} of column {position} has {len(name):,} characters",
+                where=str(path),
+                fix="give it a shorter one" + fix,
             )
         seen.add(name)
 

@@ -289,7 +289,7 @@ def column_of(rows: Any, name: Any) -> NDArray[Any]:
     try:
         column = plain(_dense(rows[name]))
     except DataError as error:
-        raise DataError(f"column {name!r}: {error}") from error
+        raise error.at(f"column {name!r}") from error
     except Exception as error:  # a library of data frames, with errors of its own
         raise DataError(
             f"column {name!r}: no array can be made of it ({one_line(error)}). Fix: give numbers or texts."

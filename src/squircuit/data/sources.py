@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from squircuit.data.cells import columns_of, number
 from squircuit.data.reading import MOST_COLUMNS, plausible, readable, require_memory, require_names
 from squircuit.data.schema import Chunk
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, SquircuitWarning, Wording
 from squircuit.storage.words import one_line, printable
 
 CHUNK = 65_536
@@ -83,7 +83,8 @@ class CsvSource(Source):
         self.named = header if header is not None else any(number(cell) is None for cell in cells)
         self.guessed = header is None
         self.names = tuple(cell.strip() for cell in cells) if self.named else numbered(len(cells))
-        require_names(path, self.names, "; if the first line holds data, pass header=False")
+        fix = Wording("; if the first line holds data, pass header=False", "")
+        require_names(path, self.names, fix)
         if self.guessed and not self.named:
             _warn_of_numbers_as_names(path, cells)
 
@@ -113,8 +114,10 @@ class CsvSource(Source):
                 longer = any("\n" in cell for cell in cells)
                 hint = ", which a quote continues on the lines below," if longer else ""
                 raise DataError(
-                    f"{self.path}, line {line}{hint}: {len(cells)} cells, but the first line has {width}. "
-                    f"Fix: correct the line; cells end at {self._delimiter!r}, else pass delimiter=."
+                    f"{len(cells)} cells, but the first line has {width}",
+                    where=f"{self.path}, line {line}{hint}",
+                    fix=f"correct the line; cells end at {self._delimiter!r}"
+                    + Wording(", else pass delimiter=", ""),
                 )
             yield line, cells
 
@@ -301,7 +304,7 @@ def _names_file(path: Path) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+        raise error.at(str(path)) from error
 
 
 def numbered(width: int) -> tuple[str, ...]:
@@ -362,7 +365,11 @@ def _warn_of_numbers_as_names(path: Path, cells: Sequence[str]) -> None:
     """The names that pandas makes up, 0, 1, 2, …, are numbers, and so would be a row of data."""
     if len(cells) >= SOME_COLUMNS and tuple(cell.strip() for cell in cells) == numbered(len(cells)):
         warnings.warn(
-            f"{path}, line 1: 0, 1, 2, … up to {len(cells) - 1} is read as a row of data. If these are names "
-            "that pandas made, pass header=True or write the file with to_csv(…, header=False, index=False).",
+            SquircuitWarning(
+                f"{path}, line 1: 0, 1, 2, … up to {len(cells) - 1} is read as a row of data. If these are "
+                "names that pandas made, "
+                + Wording("pass header=True or ", "")
+                + "write the file with to_csv(…, header=False, index=False)."
+            ),
             stacklevel=4,
         )

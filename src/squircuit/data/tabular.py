@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.cells import Mask, number, shown
+from squircuit.data.cells import Mask, number, read_as, shown
 from squircuit.data.columns import Column
 from squircuit.data.facts import Facts
 from squircuit.data.images import ImageSource
@@ -22,7 +22,7 @@ from squircuit.data.reading import enough_memory
 from squircuit.data.rows import Rows
 from squircuit.data.schema import Chunk, HostRows, Schema
 from squircuit.data.sources import CsvSource, NumpySource, Source
-from squircuit.errors import DataError, ParameterError, suggestion
+from squircuit.errors import DataError, ParameterError, SquircuitWarning, Wording, suggestion
 from squircuit.families import Family
 from squircuit.storage.checks import require_readable, status
 from squircuit.storage.words import listed
@@ -212,8 +212,11 @@ def matched(source: Source, schema: Schema) -> list[str]:
     for name in schema.names:
         if name not in present:
             raise DataError(
-                f"{source.path}: there is no column {name!r}, only {listed(source.names)}. "
-                "Fix: add it or rename one, or pass header=False if the first line holds data."
+                f"there is no column {name!r}, only {listed(source.names)}",
+                where=str(source.path),
+                value=name,
+                fix="add it or rename one"
+                + Wording(", or pass header=False if the first line holds data", ""),
             )
     return list(schema.names)
 
@@ -264,19 +267,20 @@ def _doubt_names(source: Source, facts: Mapping[str, Facts]) -> None:
     if any(number(name) is None for name, seen in facts.items() if seen.text is None):
         return
     values = [name for name in texts if name in facts[name].distinct]
-    ways = "add a first line with a name for each column, or pass header=False to read it as data"
+    ways = "add a first line with a name for each column" + Wording(
+        ", or pass header=False to read it as data; if these are the names, pass header=True", ""
+    )
     if values and 2 * len(values) >= len(texts):
         raise DataError(
-            f"{source.path}, line 1: it is no line of names, {values[0]!r} is also a value of its column. "
-            f"Fix: {ways}; if these are the names, pass header=True."
+            f"it is no line of names, {values[0]!r} is also a value of its column",
+            where=f"{source.path}, line 1",
+            value=values[0],
+            fix=ways,
         )
     numbers = [name for name in facts if number(name) is not None]
     if numbers:
-        warnings.warn(
-            f"{source.path}, line 1: it is taken for names of columns, though {numbers[0]!r} is a number. "
-            f"If it holds data, {ways}; if these are the names, pass header=True.",
-            stacklevel=5,
-        )
+        said = f"{source.path}, line 1: it is taken for names of columns, though {numbers[0]!r} is a number. "
+        warnings.warn(SquircuitWarning(said + "If it holds data, " + ways + "."), stacklevel=5)
 
 
 def _is_all_different(column: Column, facts: Facts) -> bool:
@@ -286,23 +290,23 @@ def _is_all_different(column: Column, facts: Facts) -> bool:
 
 def _warn_of_names(source: Source, columns: Sequence[Column]) -> None:
     for column in columns:
-        warnings.warn(
+        said = (
             f"{source.path}: column {column.name!r} has another text in every row, such as "
             f"{shown(column.categories[0])}, so it teaches nothing, and new rows will have unknown ones. "
-            f"Leave it out with columns={{{column.name!r}: 'drop'}}.",
-            stacklevel=5,
         )
+        drop = read_as(column.name, "drop")
+        warnings.warn(SquircuitWarning(said + "Leave it out with " + drop + "."), stacklevel=5)
 
 
 def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
     constant = [column.name for column in columns if column.size == 1]
     if constant:
-        warnings.warn(
+        said = (
             f"{source.path}: constant columns: {listed(constant)}. They have probability 1 and teach "
             "nothing; any other value will be an unknown category. Leave them out with "
-            "columns={name: 'drop'}.",
-            stacklevel=5,
         )
+        drop = Wording("columns={name: 'drop'}.", "--columns NAME=drop.")
+        warnings.warn(SquircuitWarning(said + drop), stacklevel=5)
 
 
 def _table(source: Source, schema: Schema, chunks: Iterable[Chunk]) -> Table:

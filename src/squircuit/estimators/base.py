@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from squircuit.data import Rows, Schema, Table, table
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.estimators.rows import (
     cells_of,
     encoded,
@@ -71,7 +71,7 @@ class CircuitEstimator(BaseEstimator, ABC):
 
     def _count_members(self) -> int:
         members = _plain(self.members)
-        if isinstance(members, bool) or not isinstance(members, int) or not 1 <= members <= MOST_MEMBERS:
+        if not is_whole(members, 1, MOST_MEMBERS):
             raise ParameterError(
                 f"members={shown(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
             )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
 from squircuit.inference.evidence import Evidence, distinct_masks
 from squircuit.inference.likelihood import blocks, forms_of, log_total, messages, require_positive
@@ -66,7 +66,7 @@ def keeps_cross_terms_zero(circuit: Circuit, evidence: Evidence, functions: Func
 
 def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
     """E[x_v^k | y] for k = 1 … order of every variable: (order, n, d)."""
-    if isinstance(order, bool) or not isinstance(order, int) or order < 1:
+    if not is_whole(order, 1):
         raise ParameterError(f"moments: order must be an integer ≥ 1, got {order!r}")
     powers = torch.arange(1, order + 1, device=found.mean.device)
     result = found.mean.unsqueeze(0) ** powers[:, None, None]

@@ -11,7 +11,7 @@ from squircuit.circuits import Circuit, build
 from squircuit.circuits.build import Product, Tie, Units
 from squircuit.data import Schema, Table
 from squircuit.data.registry import pixels
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.memory import require_memory
 from squircuit.families import Categorical, Family
 from squircuit.models.mixture import mixture
@@ -194,7 +194,7 @@ def model_for(
 
 
 def _chow_liu_trees(observed: Table, count: object) -> list[RegionGraph]:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+    if not is_whole(count, 1):
         raise ParameterError(f"trees must be an integer ≥ 1, got {count!r}. Fix: pass a few, such as 8.")
     if count > MOST_TREES:
         raise ParameterError(f"trees={count} are too many. Fix: pass at most {MOST_TREES}.")
@@ -276,5 +276,5 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _require_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_whole(value, 1) or not isinstance(value, int):
         raise ParameterError(f"image_model: {name} must be an integer ≥ 1, got {value!r}")

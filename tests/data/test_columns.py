@@ -67,7 +67,7 @@ def test_families_suit_the_columns_and_make_a_normalised_model(mixed):
     scores = model.log_prob(torch.from_numpy(table.rows), missing=torch.from_numpy(table.missing))
     assert torch.isfinite(scores).all()
     samples = model.sample(5, seed=0)
-    np.testing.assert_allclose(table.encode(table.decode(samples)).rows, samples, rtol=1e-6)
+    np.testing.assert_allclose(table.encode(table.decode(samples)).x, samples, rtol=1e-6)
     np.testing.assert_array_equal(
         table.decode(samples, missing=torch.tensor([True] * 5)), np.full((5, 5), None)
     )

@@ -11,9 +11,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from squircuit.data.frames import plain
 from squircuit.data.parquet import ParquetSource
 from squircuit.data.rows import Rows
-from squircuit.data.schema import HostRows, Schema, plain
+from squircuit.data.schema import HostRows, Schema
 from squircuit.data.sources import NumpySource, Source
 from squircuit.data.tabular import Table, chosen, matched, open_source
 from squircuit.errors import DataError, ParameterError, is_whole

@@ -50,7 +50,7 @@ def as_cells(values: Iterable[Any]) -> Cells:
         >>> as_cells([True, None, False]), as_cells(["a", 1])
         (array([ 1., nan,  0.]), array(['a', 1], dtype=object))
     """
-    array = values if isinstance(values, np.ndarray) else _objects(list(values))
+    array = values if isinstance(values, np.ndarray) else objects(list(values))
     if array.dtype == object and not any(isinstance(cell, str) for cell in array):
         found = [number(cell) for cell in array]
         if None not in found:
@@ -74,7 +74,7 @@ def _require_characters(texts: Cells) -> None:
         raise DataError("texts with bytes that are no characters. Fix: write the data again.")
 
 
-def _objects(values: list[Any]) -> Cells:
+def objects(values: list[Any]) -> Cells:
     """A column of objects, also of objects that NumPy would take for rows."""
     array = np.empty(len(values), dtype=object)
     array[:] = values

@@ -8,9 +8,10 @@ from typing import Any, final
 
 import numpy as np
 
-from squircuit.data.cells import SEVERAL, Cells, as_cells, read_as, shown
+from squircuit.data.cells import SEVERAL, Cells, columns_of, read_as, shown
+from squircuit.data.frames import is_frame, named_columns, names_of, plain
 from squircuit.data.reading import require_names
-from squircuit.data.schema import Chunk, column_of, is_frame, names_of, plain
+from squircuit.data.schema import Chunk
 from squircuit.data.sources import Source, numbered, wish_of
 from squircuit.data.tabular import Table, Wishes, inferred
 from squircuit.errors import DataError
@@ -44,42 +45,29 @@ class MemorySource(Source):
 
     def __init__(self, rows: Any) -> None:
         self.path = Path("data")  # what errors call it
-        if is_frame(rows):
-            self._columns, self._dates = _named_columns(rows)
-            self.names = tuple(self._columns)
-        else:
-            array, self._dates = _array(rows), []
+        self._frame: Any = rows if is_frame(rows) else None
+        if self._frame is None:
+            array = _array(rows)
             self.named, self.names = False, numbered(int(np.prod(array.shape[1:])))
             self.shape, self.wish = array.shape[1:] if array.ndim > 2 else None, wish_of(array)
-            flat = array.reshape(len(array), -1)
-            require_names(self.path, self.names)
-            self._columns = {name: as_cells(flat[:, int(name)]) for name in self.names}
+            self._columns = array.reshape(len(array), -1)
+        else:
+            self._names = {str(name): name for name in names_of(rows)}
+            self.names = tuple(str(name) for name in names_of(rows))
+            if not self.names:
+                raise DataError("no columns are no table. Fix: give some, each a cell for each row.")
+        require_names(self.path, self.names)
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
-        asked = frozenset(names)
-        for name in self._dates:
-            if name in asked:
-                raise DataError(
-                    f"column {name!r} holds dates or times",
-                    fix="make numbers of them, such as the day of the year for 'periodic:366', or leave it "
-                    "out, " + read_as(name, "drop"),
-                )
-        for name in names:
-            _require_cells(name, self._columns[name])
-        yield Chunk(tuple(names), tuple(self._columns[name] for name in names), lambda row: f"row {row}")
-
-
-def _named_columns(rows: Any) -> tuple[dict[str, Cells], list[str]]:
-    """The columns by their names, and which of them hold points in time or times between them."""
-    names = names_of(rows)
-    require_names(Path("data"), [str(name) for name in names])
-    arrays = {str(name): column_of(rows, name) for name in names}
-    lengths = {name: len(column) for name, column in arrays.items()}
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        some = dict(list(lengths.items())[:8])
-        raise DataError(f"columns of lengths {some} are no table. Fix: give each column a cell for each row.")
-    cells = {name: as_cells(column) for name, column in arrays.items()}
-    return cells, [name for name, column in arrays.items() if column.dtype.kind in "mM"]
+        if self._frame is None:
+            cells = dict(zip(names, columns_of(self._columns[:, self.positions(names)]), strict=True))
+        else:
+            cells = named_columns(self._frame, [self._names[name] for name in names])
+        for name, column in cells.items():
+            _require_cells(name, column)
+        if not all(len(column) for column in cells.values()):
+            raise DataError("columns without rows are no table. Fix: give each a cell for each row.")
+        yield Chunk(tuple(names), tuple(cells.values()), lambda row: f"row {row}")
 
 
 def _require_cells(name: str, cells: Cells) -> None:

@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from squircuit.data.cells import Cells, Mask, Place, as_cells, shown
 from squircuit.data.columns import Column, column_from_dict
+from squircuit.data.frames import is_frame, named_columns, plain
 from squircuit.data.rows import Rows
 from squircuit.errors import DataError, FormatError
 from squircuit.families import Family
 from squircuit.families.domain import Domains, Finite, Line
-from squircuit.storage.words import listed, one_line, printable
+from squircuit.storage.words import listed, one_line
 
-KNOWN_TO_NUMPY = (torch.float16, torch.float32, torch.float64)
-"""It knows neither bfloat16 nor float8."""
 HostRows = Rows[NDArray[Any]]
 """x: int64 where every column is discrete, else float64; what is missing is 0 where discrete, else NaN."""
 
@@ -203,7 +201,7 @@ class Schema:
 
     def _chunk(self, rows: Any) -> Chunk:
         if is_frame(rows):
-            return self._named_chunk(rows)
+            return self._made(list(named_columns(rows, self.names).values()))
         if not isinstance(rows, Sequence):
             rows = plain(rows)
             self._require_width(rows.shape, "encode")
@@ -216,21 +214,6 @@ class Schema:
                 )
         return self._made([as_cells([row[i] for row in rows]) for i in range(len(self.columns))])
 
-    def _named_chunk(self, rows: Any) -> Chunk:
-        there = names_of(rows)
-        present = frozenset(name for name in there if isinstance(name, str))
-        for name in self.names:
-            if name not in present:
-                raise DataError(
-                    f"there is no column {name!r}, only {listed(there)}. Fix: add it or rename one."
-                )
-        cells = [as_cells(column_of(rows, name)) for name in self.names]
-        if len({len(column) for column in cells}) > 1:
-            lengths = {name: len(column) for name, column in zip(self.names, cells, strict=True)}
-            found = printable(lengths)
-            raise DataError(f"columns of different lengths: {found}. Fix: give one cell for each row.")
-        return self._made(cells)
-
     def _made(self, cells: Sequence[Cells]) -> Chunk:
         return Chunk(self.names, tuple(cells), lambda row: f"row {row}")
 
@@ -240,66 +223,6 @@ class Schema:
                 f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
                 f"Fix: give one column for each of {listed(self.names)}."
             )
-
-
-def plain(values: Any) -> NDArray[Any]:
-    """Numbers as a NumPy array, from a tensor on any device and of any precision, too.
-
-    Example:
-        >>> import torch
-        >>> plain(torch.tensor([0.5], dtype=torch.bfloat16))
-        array([0.5], dtype=float32)
-    """
-    try:
-        return _of_tensor(values) if isinstance(values, Tensor) else np.asarray(values)
-    except (TypeError, ValueError, RuntimeError, MemoryError) as error:  # ragged, sparse, without values
-        raise DataError(
-            f"the data is no table of numbers or texts ({one_line(error)}). "
-            "Fix: pass a dense array or tensor, or rows with equally many cells."
-        ) from error
-
-
-def _of_tensor(values: Tensor) -> NDArray[Any]:
-    found = values.detach().cpu().resolve_conj().resolve_neg()
-    if found.is_floating_point() and found.dtype not in KNOWN_TO_NUMPY:
-        found = found.float()
-    return found.numpy()
-
-
-def is_frame(rows: Any) -> bool:
-    """Whether rows have named columns: a mapping, or a data frame of any library."""
-    return isinstance(rows, Mapping) or hasattr(rows, "columns")
-
-
-def names_of(rows: Any) -> list[Any]:
-    """The names of the columns of a mapping or a data frame; those of Arrow are in another attribute."""
-    if isinstance(rows, Mapping):
-        return list(rows)
-    return list(rows.column_names if hasattr(rows, "column_names") else rows.columns)
-
-
-def _dense(column: Any) -> Any:
-    """A column of Arrow without a dictionary: NumPy would get a category where a cell is missing."""
-    kind: Any = getattr(column, "type", None)
-    return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
-
-
-def column_of(rows: Any, name: Any) -> NDArray[Any]:
-    """One column of a mapping or a data frame as an array, (n,)."""
-    try:
-        column = plain(_dense(rows[name]))
-    except DataError as error:
-        raise error.at(f"column {name!r}") from error
-    except Exception as error:  # a library of data frames, with errors of its own
-        raise DataError(
-            f"column {name!r}: no array can be made of it ({one_line(error)}). Fix: give numbers or texts."
-        ) from error
-    if column.ndim != 1:
-        raise DataError(
-            f"column {name!r}: an array of shape {column.shape}. Fix: give one cell for each row, and each "
-            "column a name of its own."
-        )
-    return column
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from squircuit.data import Column, Rows
 from squircuit.data.cells import Cells, numbers
-from squircuit.estimators.base import CircuitEstimator
-from squircuit.estimators.rows import as_array, as_frame, cells_of, decoded, encoded, frame_kind, levels
+from squircuit.data.frames import make_frame
+from squircuit.estimators.base import CircuitEstimator, cells_of, decoded, frame_kind, levels
 from squircuit.inference.conditional import require_how
 
 BLOCK = 512  #: rows whose marginals are in memory at once
@@ -67,21 +67,11 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         device: Any = "cpu",
         verbose: int = 0,
     ) -> None:
+        super().__init__(
+            units, roots, size, components, members, columns, epochs, lr, batch, valid_fraction, patience,
+            random_state, device, verbose,
+        )  # fmt: skip
         self.strategy = strategy
-        self.units = units
-        self.roots = roots
-        self.size = size
-        self.components = components
-        self.members = members
-        self.columns = columns
-        self.epochs = epochs
-        self.lr = lr
-        self.batch = batch
-        self.valid_fraction = valid_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows; missing cells are marginalised.
@@ -104,7 +94,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         self._require_strategy()
         X = self._validated(X, reset=False)
         cells = cells_of(X)
-        rows, unknown = encoded(self._schema, [cells[position] for position in self._positions])
+        rows, unknown = self._encoded(cells)
         values = self._values(rows)
         for v, (column, position) in enumerate(zip(self._schema.columns, self._positions, strict=True)):
             gaps = rows.missing[:, v] & ~unknown[:, v]
@@ -139,11 +129,11 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
     def _packed(self, X: Any, cells: list[Cells]) -> Any:
         """An array, or where texts make it one of objects and a frame is wanted, a frame with types."""
         kind = _get_output_config("transform", self)["dense"]
-        filled = as_array(cells)
+        filled = np.stack(cells, axis=1)
         if kind == "default" or filled.dtype != object:
             return filled
         index = X.index if frame_kind(X) == kind == "pandas" else None
-        return as_frame(kind, [str(name) for name in self.get_feature_names_out()], cells, index)
+        return make_frame(kind, [str(name) for name in self.get_feature_names_out()], cells, index)
 
     def _require_strategy(self) -> None:
         require_how(self.strategy, "strategy")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.data import Batches, Dataset, Rows, Schema, Table, names, read, scan, split
-from squircuit.data.schema import plain
+from squircuit.data.frames import plain
 from squircuit.errors import DataError
 from squircuit.families.domain import Domains
 from squircuit.models import SquaredCircuit

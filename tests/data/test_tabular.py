@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from squircuit.data import Schema, read, scan, sources
+from squircuit.data import Schema, csv_files, numpy_files, read, scan
 from squircuit.data.cells import MISSING
 from squircuit.errors import DataError
 
@@ -73,7 +73,8 @@ def test_parquet_files_are_read_back_whatever_their_row_groups(tmp_path_factory,
 def test_facts_of_pieces_are_those_of_the_whole(write, monkeypatch):
     path = write("x,y\n" + "".join(f"{i * 0.37 - 5},{'abc'[i % 3]}\n" for i in range(50)))
     whole = scan(path)
-    monkeypatch.setattr(sources, "CHUNK", 7)
+    monkeypatch.setattr(csv_files, "CHUNK", 7)
+    monkeypatch.setattr(numpy_files, "CHUNK", 7)
     pieces = scan(path)
     assert pieces.columns[1] == whole.columns[1]
     assert pieces.columns[0].loc == pytest.approx(whole.columns[0].loc)

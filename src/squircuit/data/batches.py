@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squircuit.data.frames import plain
+from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import ParquetSource
+from squircuit.data.reading import Source
 from squircuit.data.rows import Rows
 from squircuit.data.schema import HostRows, Schema
-from squircuit.data.sources import NumpySource, Source
 from squircuit.data.tabular import Table, chosen, matched, open_source
 from squircuit.errors import DataError, ParameterError, is_whole
 

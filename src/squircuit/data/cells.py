@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -133,10 +134,21 @@ def number(cell: Any) -> float | None:
 def numbers(cells: Cells) -> tuple[Values, int | None]:
     """A column as numbers, NaN for missing, and the first row that holds none (it is NaN, too)."""
     if cells.dtype != object:
-        return cells.astype(np.float64), None
-    found = [number(cell) for cell in cells]
-    wrong = next((row for row, value in enumerate(found) if value is None), None)
+        return cells.astype(np.float64, copy=False), None
+    entries = cells.tolist()
+    with suppress(TypeError, ValueError, OverflowError):  # mostly all are numbers, written as Python does
+        if "_" not in "".join(entries):
+            return np.array(list(map(float, entries))), None
+    found = of_each(number, cells)
+    wrong = found.index(None) if None in found else None
     return np.array([math.nan if value is None else value for value in found], dtype=np.float64), wrong
+
+
+def of_each(function: Callable[[Any], Any], cells: Cells) -> list[Any]:
+    """A function of every cell, which looks at each different text once: a column of texts has mostly few."""
+    entries = cells.tolist()
+    known = {entry: function(entry) for entry in {entry for entry in entries if type(entry) is str}}
+    return [known[entry] if type(entry) is str else function(entry) for entry in entries]
 
 
 def as_numbers(cells: Cells, name: str, place: Place) -> Values:

@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, read_as, shown
-from squircuit.data.facts import FAR, NEAR
+from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, of_each, read_as, shown
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
 from squircuit.families.checks import is_finite
@@ -21,10 +20,14 @@ from squircuit.families.domain import Finite
 
 Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
 KINDS: tuple[str, ...] = get_args(Kind)
+FAR, NEAR = 1e30, 1e-30
+"""Models compute in single precision, which ends at 3e38 and 1e-38."""
 MANY = 2**16
 """More states than a column has."""
 REACH = 10.0
 """Scales from the mean within which all data seen shall lie: much further out Hermite functions are 0."""
+GONE, STRANGE = -1, -2
+"""In place of the number of a state."""
 DISCRETE = ("binary", "categorical", "count")
 
 
@@ -71,7 +74,7 @@ class Column:
             return int(self.high - self.low) + 1
         return len(self.categories)
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
         """Whether the cells are texts; else they are numbers."""
         return any(isinstance(category, str) for category in self.categories)
@@ -173,19 +176,20 @@ class Column:
         return {category: state for state, category in enumerate(self.categories)}
 
     def _codes(self, cells: Cells, place: Place, unknown: Mask | None) -> tuple[Values, Mask]:
-        names, rows, inverse = np.unique(
-            _keys(cells, self.is_text), return_index=True, return_inverse=True
-        )  # each distinct cell is looked up once
-        known = self._states
-        missing, strange = len(known), len(known) + 1
-        codes = [missing if is_missing(name) else known.get(name, strange) for name in names]
-        if unknown is None and strange in codes:
-            wrong = codes.index(strange)
-            raise self._unknown(str(names[wrong]), place(int(rows[wrong])))
-        found = np.array(codes, dtype=np.float64)[inverse]
+        found = np.array(of_each(self._code, cells), dtype=np.float64)
+        strange = found == STRANGE
         if unknown is not None:
-            unknown |= found == strange
-        return np.where(found < missing, found, 0.0), found >= missing
+            unknown |= strange
+        elif strange.any():
+            row = int(np.argmax(strange))
+            raise self._unknown(str(cells[row]), place(row))
+        return np.where(found < 0, 0.0, found), found < 0
+
+    def _code(self, cell: Any) -> int:
+        """The number of a state; `GONE` for missing, `STRANGE` for what is no state."""
+        if is_missing(cell):
+            return GONE
+        return self._states.get(_text(cell) if self.is_text else cell, STRANGE)
 
     def _unknown(self, cell: str, where: str) -> DataError:
         known = ", ".join(shown(category) for category in self.categories[:8])
@@ -222,13 +226,6 @@ def wrap(values: Values, low: float, high: float) -> Values:
     """
     turned: Values = low + np.mod(values - low, high - low)
     return np.where(turned >= high, low, turned)  # the modulus of −1e-20 rounds up to the period
-
-
-def _keys(cells: Cells, text: bool) -> Cells:
-    """Cells as one comparable type; missing texts become ""."""
-    if not text:
-        return cells
-    return np.array(["" if is_missing(cell) else _text(cell) for cell in cells], dtype=str)
 
 
 def _text(cell: Any) -> str:

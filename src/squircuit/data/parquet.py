@@ -9,9 +9,8 @@ from typing import Any, final
 
 from squircuit.data.cells import Cells, read_as
 from squircuit.data.optional import need
-from squircuit.data.reading import readable, require_names
+from squircuit.data.reading import Source, readable, require_names
 from squircuit.data.schema import Chunk
-from squircuit.data.sources import Source
 from squircuit.errors import DataError
 
 

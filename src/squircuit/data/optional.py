@@ -12,6 +12,14 @@ class MissingPackageError(SquircuitError, ImportError):
     """A format or data set needs a package that is not installed; the message names the extra."""
 
 
+def installed(module: str) -> Any:
+    """The module, or None where it is not installed and something else does its work."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None
+
+
 def need(module: str, purpose: str, extra: str | None = "data") -> Any:
     """The module, or an error that names the extra of squircuit that brings it (None: the package itself).
 

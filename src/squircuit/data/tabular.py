@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.cells import SEVERAL, Cells, Mask, columns_of, number, read_as, shown
+from squircuit.data.cells import SEVERAL, Cells, Mask, columns_of, number, numbers, read_as, shown
 from squircuit.data.columns import Column
 from squircuit.data.csv_files import CsvSource
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
@@ -160,7 +160,7 @@ def inferred(source: Source, columns: Wishes = None) -> Table:
     """All rows of a source, with the type of every column inferred or as wished."""
     names, wishes = chosen(source, columns)
     with enough_memory(source.path):
-        chunks = list(source.chunks(names))
+        chunks = _parsed(list(source.chunks(names)))
         return _table(source, _schema(source, names, wishes, chunks, known=bool(columns)), chunks)
 
 
@@ -269,6 +269,19 @@ def _schema(
         source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]
     )
     return Schema(columns)
+
+
+def _parsed(chunks: list[Chunk]) -> list[Chunk]:
+    """The same with numbers in place of texts where all of a column are some, so that each is parsed once."""
+    columns: list[Sequence[Cells]] = []
+    for pieces in zip(*(chunk.cells for chunk in chunks), strict=True):
+        read = [numbers(cells) for cells in pieces]
+        is_number = all(wrong is None for _, wrong in read)
+        columns.append([values for values, _ in read] if is_number else pieces)
+    return [
+        Chunk(chunk.names, tuple(column[number] for column in columns), chunk.place)
+        for number, chunk in enumerate(chunks)
+    ]
 
 
 def _seen(chunks: Iterable[Chunk]) -> list[Facts]:

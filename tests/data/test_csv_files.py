@@ -13,6 +13,13 @@ from squircuit.errors import DataError
 
 pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'squircuit[data]'")
 
+
+@pytest.fixture(autouse=True, scope="module")
+def every_file_is_large():
+    with patch("squircuit.data.csv_files.LARGE", 0):
+        yield
+
+
 CELLS = st.sampled_from(
     ["1", "2.5", "-3", "+4", "01", "1e3", "", " ", "NA", "nan", "?", "null", "x", "y ", " z", "1_0", "inf",
      "nan(1)", "é", "1e400", "0x1", "=1", "٣", "\x0c5", "-nan", "7 "]

@@ -24,6 +24,8 @@ from squircuit.storage.words import one_line
 
 CHUNK, BLOCK = 65_536, 2**20
 """Rows, and bytes, that are looked at at once."""
+LARGE = 2**20
+"""Bytes of a file for which it pays to load pyarrow, which takes a gigabyte of addresses."""
 MOST_LINE = 2**26
 """Characters of one line of a CSV file."""
 BLANK, MOST_BLANK = frozenset({"\n", "\r\n", "\r"}), 2**20
@@ -69,18 +71,20 @@ class CsvSource(Source):
     def _by_arrow(self, names: Sequence[str]) -> Chunk | None:
         """All rows at once by pyarrow, many times as fast, where it is installed and sure to agree.
 
-        None: the file is compressed, has quotes, or is not as it should be. Then Python's own reader, which
-        knows the line of each row, reads it or says what is wrong.
+        None: the file is small, is compressed, has quotes, or is not as it should be. Then Python's own
+        reader, which knows the line of each row, reads it or says what is wrong.
         """
+        if self.path.suffix.lower() == ".gz" or self.path.stat().st_size < LARGE or _holds(self.path, b'"'):
+            return None
         arrow = installed("pyarrow.csv")
-        if arrow is None or self.path.suffix.lower() == ".gz" or _holds(self.path, b'"'):
+        if arrow is None:
             return None
         chosen = [f"f{position}" for position in self.positions(names)]
         texts = {f"f{position}": "string" for position in range(len(self.names))}
         try:
             found = arrow.read_csv(
                 self.path,
-                arrow.ReadOptions(autogenerate_column_names=True),
+                arrow.ReadOptions(autogenerate_column_names=True, use_threads=False),
                 arrow.ParseOptions(delimiter=self._delimiter, quote_char=False, newlines_in_values=False),
                 arrow.ConvertOptions(column_types=texts, include_columns=chosen, null_values=[]),
             ).slice(int(self.named))

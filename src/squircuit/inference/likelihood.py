@@ -10,7 +10,7 @@ from torch import Tensor
 from squircuit.errors import DataError, ParameterError
 from squircuit.execution.precision import recomputed, tf32
 from squircuit.execution.scaled import log_sum
-from squircuit.inference.evidence import Evidence, is_discrete, nothing_observed
+from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete, nothing_observed
 from squircuit.inference.leaves import Leaves
 from squircuit.inference.messages import Messages, block_size
 from squircuit.inference.nodes import Nodes
@@ -118,7 +118,7 @@ def _log_totals(snapshot: Snapshot, evidence: Evidence, together: bool = True) -
 
 def _far(snapshot: Snapshot, evidence: Evidence, references: Tensor) -> Tensor:
     """The same of rows whose units need a scale of their own: (n, M)."""
-    masks = list(evidence.masks())
+    masks = list(distinct_masks(evidence))
     parts = [log_totals_of_units(snapshot, evidence.x[rows], mask, references[rows]) for mask, rows in masks]
     return torch.cat(parts)[torch.cat([rows for _, rows in masks]).argsort()]
 
@@ -154,7 +154,7 @@ def batches(snapshot: Snapshot, evidence: Evidence, together: bool = True) -> It
     A step for rows of different masks holds matrices where each mask alone may have vectors or identities,
     but it is one step instead of one a mask.
     """
-    masks = list(evidence.masks())
+    masks = list(distinct_masks(evidence))
     joins = together and len(masks) > 1 and not snapshot.has_alternatives
     if joins and _is_cheaper_together(snapshot, evidence, masks):
         masks = [(evidence.missing[0], torch.arange(len(evidence), device=evidence.x.device))]

@@ -41,9 +41,9 @@ def evaluate(model: SquaredCircuit, data: Feed | None) -> Scores:
 def mean_loss(model: SquaredCircuit, data: Feed) -> float:
     """−mean log p in nats, normalised by the exact Z where the weights are off the manifold."""
     total, count, impossible = 0.0, 0, 0
-    for x, missing in data.blocks():
-        log_p = model.log_prob(x, missing).double()
-        total, count = total - log_p.sum().item(), count + len(x)
+    for rows in data.blocks():
+        log_p = model.log_prob(rows.x, rows.gaps).double()
+        total, count = total - log_p.sum().item(), count + len(rows)
         impossible += int((log_p == -torch.inf).sum())
     if impossible:
         warnings.warn(

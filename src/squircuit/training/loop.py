@@ -11,6 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from squircuit.data import Rows
 from squircuit.errors import DataError, FormatError
 from squircuit.models import SquaredCircuit
 from squircuit.storage.words import without_fix
@@ -25,14 +26,14 @@ from squircuit.training.averaging import (
 )
 from squircuit.training.checkpoint import CHECKPOINT, RunFolder
 from squircuit.training.config import TrainingConfig
-from squircuit.training.domains import Jitter
 from squircuit.training.evaluation import Scores, evaluate, in_unit, warn_if_off_manifold
+from squircuit.training.feed import Data
 from squircuit.training.history import Epoch, History
 from squircuit.training.interrupts import Interrupts
+from squircuit.training.jitter import Jitter
 from squircuit.training.progress import Display
 from squircuit.training.resuming import require_fitting, require_models
 from squircuit.training.schedule import factor
-from squircuit.training.sources import Data
 from squircuit.training.state import State
 from squircuit.training.steps import (
     DivergedError,
@@ -161,7 +162,7 @@ class Loop:
             self.total.zero_()
         for rows in self.data.train.batches(batch, seed, state.epoch, state.position):
             x = rows.x if self.jitter is None else self.jitter(rows.x, state.step)
-            self.total += self.steps(rows._replace(x=x), self._factor(state.step))
+            self.total += self.steps(Rows(x, rows.gaps), self._factor(state.step))
             if self.average is not None:
                 self.average.update(state.step)
             state.step, state.position = state.step + 1, state.position + 1

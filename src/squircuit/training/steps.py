@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.precision import flushed_denormals
@@ -18,7 +19,6 @@ from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
 from squircuit.optim.base import is_constrained
 from squircuit.optim.bundle import real_view
 from squircuit.training.config import TrainingConfig
-from squircuit.training.feed import Batch
 from squircuit.training.objective import Objective
 
 METHODS: dict[str, type[Any]] = {
@@ -49,7 +49,7 @@ class ImpossibleRowsError(Exception):
         batch: those rows where they are known.
     """
 
-    def __init__(self, count: int, rows: int, batch: Batch | None) -> None:
+    def __init__(self, count: int, rows: int, batch: Rows[Tensor] | None) -> None:
         super().__init__(f"{count} of {rows} training rows have probability 0 under the model")
         self.batch = batch
 
@@ -84,12 +84,12 @@ class Steps:
         """The host sees every loss before weights change; else call `require_good` now and then."""
         return not self._captures
 
-    def __call__(self, batch: Batch, factor: float) -> Tensor:
+    def __call__(self, batch: Rows[Tensor], factor: float) -> Tensor:
         """One step at a share of the learning rates; returns loss and rows of probability 0: (2,)."""
         for name, rate in self._rates.items():
             rate.fill_(factor * self._largest[name])
-        if not self._captures or batch.missing is not None:
-            return self._step(batch.x, batch.missing)
+        if not self._captures or batch.gaps is not None:
+            return self._step(batch.x, batch.gaps)
         if self._captured is None or self._shape != batch.x.shape:
             self._captured, self._shape = self._capture(batch.x), batch.x.shape
         return self._captured(batch.x)
@@ -110,7 +110,7 @@ class Steps:
         log_p = log_p.detach()
         found = torch.stack([-log_p.mean().double(), (log_p == -torch.inf).sum().double()])
         if not self._captures or missing is not None:
-            require_good(found, len(x), self.model, Batch(x, missing), log_p)
+            require_good(found, len(x), self.model, Rows(x, missing), log_p)
         if not teaches:
             return found
         try:
@@ -163,7 +163,7 @@ class Steps:
 
 
 def require_good(
-    found: Tensor, rows: int, model: nn.Module, batch: Batch | None = None, log_p: Tensor | None = None
+    found: Tensor, rows: int, model: nn.Module, batch: Rows[Tensor] | None = None, log_p: Tensor | None = None
 ) -> None:
     """Raise if a loss is not finite, or rows have probability 0; weights are to blame before rows are.
 
@@ -181,7 +181,7 @@ def require_good(
         raise DivergedError(f"the loss is {loss}")
     if batch is not None and log_p is not None:
         lost = log_p == -torch.inf
-        batch = Batch(batch.x[lost], None if batch.missing is None else batch.missing[lost])
+        batch = batch.take(lost)
     raise ImpossibleRowsError(int(impossible), rows, batch)
 
 

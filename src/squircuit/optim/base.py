@@ -13,9 +13,10 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from squircuit.circuits import Constraint
+from squircuit.circuits.semi_unitary import distance
 from squircuit.errors import ParameterError
 from squircuit.optim.bundle import Bundle, bundles, real_view
-from squircuit.optim.gram import Grams, distance, nearest
+from squircuit.optim.gram import Grams, nearest
 from squircuit.optim.kernels import adam as adam_kernel
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]

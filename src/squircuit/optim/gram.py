@@ -17,6 +17,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from squircuit.circuits.semi_unitary import distance
 from squircuit.execution.precision import double
 
 CHUNK = 1 << 17  # numbers of X that a CPU handles at a time
@@ -129,15 +130,6 @@ def project(x: Tensor) -> Tensor:
     u, _, vh = torch.linalg.svd(double(x), full_matrices=False)
     projected: Tensor = (u @ vh).to(x.dtype)
     return projected
-
-
-def distance(x: Tensor) -> Tensor:
-    """‖XXᴴ − I‖_F of every matrix, (S,)."""
-    gram = double(x @ x.mH)
-    norm: Tensor = torch.linalg.matrix_norm(
-        gram - torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    )
-    return norm
 
 
 @torch.no_grad()

@@ -13,11 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # pragma: no cover - depends on the machine
-    triton = None
+from squircuit.execution.kernels.compiler import tl, triton
 
 COLUMNS = 32  # reals of a tile of pass 1
 PROGRAMS = 4096  # of pass 1, enough to fill a GPU; each takes up to 64 tiles

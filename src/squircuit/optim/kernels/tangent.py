@@ -8,13 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-
-    from squircuit.execution.kernels.hermitian import lower_tile
-except ImportError:  # pragma: no cover - depends on the machine
-    triton = None
+from squircuit.execution.kernels import hermitian
+from squircuit.execution.kernels.compiler import tl, triton
 
 TILE = 32
 
@@ -36,6 +31,7 @@ def factor(cross: Tensor, scale: Tensor) -> Tensor:
 
 
 if triton is not None:
+    lower_tile = hermitian.lower_tile  # kernels find each other as names of their module
 
     @triton.jit
     def _place(row, column, rows, TILE: tl.constexpr):

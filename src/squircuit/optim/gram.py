@@ -17,14 +17,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.circuits.semi_unitary import distance
 from squircuit.execution.precision import double
 
 CHUNK = 1 << 17  # numbers of X that a CPU handles at a time
 STEPS = 5  # of Newton–Schulz: quadratic, from a distance of 0.25 to rounding
-MANY = 24  # steps: enough for singular values down to 10⁻³
-FAR = 1e-9  # from the manifold, in double precision: Newton–Schulz has not got there
-NUMBERS = 1 << 24  # weights that are in double precision at a time
 
 
 @final
@@ -123,39 +119,3 @@ def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:
         half = 1.5 * identity - 0.5 * gram
         root = half @ root
     return root
-
-
-def project(x: Tensor) -> Tensor:
-    """The nearest semi-unitary matrices to any X of full rank, by SVD in double precision."""
-    u, _, vh = torch.linalg.svd(double(x), full_matrices=False)
-    projected: Tensor = (u @ vh).to(x.dtype)
-    return projected
-
-
-@torch.no_grad()
-def nearest(stack: Tensor, steps: int = MANY) -> Tensor:
-    """The polar factor (YYᴴ)^(-1/2) Y of matrices: (S, K1, K2).
-
-    In double precision, some matrices at a time. Those too far for Newton–Schulz, such as averages of weights
-    that went round in circles, are decomposed.
-
-    Args:
-        stack: of matrices.
-        steps: of Newton–Schulz.
-
-    Example:
-        >>> nearest(torch.tensor([[[0.5, 0.0], [0.0, 0.25]]]))
-        tensor([[[1., 0.],
-                 [0., 1.]]])
-    """
-    out = torch.empty_like(stack)
-    at_once = max(1, NUMBERS // max(1, stack[:1].numel()))
-    for start in range(0, len(stack), at_once):
-        part = slice(start, start + at_once)
-        exact = double(stack[part])
-        found = inverse_square_root(exact @ exact.mH, steps) @ exact
-        far = ~(distance(found) <= FAR)  # NaN, where singular values were too large, is far
-        if far.any() and bool(exact.isfinite().all()):
-            found[far] = project(exact[far])
-        out[part] = found.to(stack.dtype)
-    return out

@@ -1,4 +1,4 @@
-"""A moving average of the weights, brought back to the manifold for evaluation."""
+"""Weights by name: copied, put back, averaged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from squircuit.optim.base import is_constrained
-from squircuit.optim.bundle import real_view
-from squircuit.optim.gram import MANY, nearest
-
-NEAR = 3
-"""Steps of Newton–Schulz that are enough for singular values within 10⁻³ of 1."""
+from squircuit.optim.stacks import real_view
 
 Weights = dict[str, Tensor]
 
@@ -61,26 +56,3 @@ class Average:
         averages = [real_view(value) for value in self.weights.values()]
         present = [real_view(parameter.detach()) for parameter in self._model.parameters()]
         torch._foreach_lerp_(averages, present, 1 - decay)
-
-    def retracted(self) -> Weights:
-        """The average, semi-unitary weights replaced by the nearest ones on the manifold."""
-        return _retracted(self._model, self.weights, MANY)
-
-
-def on_manifold(model: nn.Module) -> Weights:
-    """Copies of all weights, semi-unitary ones in double precision brought to where they almost are.
-
-    Single precision leaves each a little short of the manifold, all on the same side, and log Z adds that
-    up: 10⁻³ where one matrix serves hundreds of layers. What is left is the rounding of the result.
-    """
-    return _retracted(model, {name: p.detach() for name, p in model.named_parameters()}, NEAR)
-
-
-def nearest_on_manifold(model: nn.Module) -> Weights:
-    """Copies of all weights, semi-unitary ones replaced by the nearest ones on the manifold."""
-    return _retracted(model, {name: p.detach() for name, p in model.named_parameters()}, MANY)
-
-
-def _retracted(model: nn.Module, weights: Mapping[str, Tensor], steps: int) -> Weights:
-    constrained = {name for name, parameter in model.named_parameters() if is_constrained(parameter)}
-    return {n: nearest(v, steps) if n in constrained else v.clone() for n, v in weights.items()}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from squircuit import optim
 from squircuit.data.optional import need
 from squircuit.errors import FormatError, ParameterError, suggestion
 from squircuit.storage.checks import shown as shown_path
@@ -19,7 +20,6 @@ from squircuit.storage.documents import ContentError
 from squircuit.storage.words import one_line
 
 Auto = Literal["auto"]
-OPTIMISERS = ("auto", "polar", "pogo", "landing-pc", "landing-sgd", "adam")
 SCHEDULES = ("cosine", "constant", "step")
 UNITS = ("auto", "bits", "nats")
 MOST_BYTES = 2**16
@@ -35,8 +35,9 @@ class TrainingConfig:
     Args:
         epochs: passes through the training data at most.
         batch: rows in a step; all rows where there are fewer.
-        optimiser: "polar", "pogo", "landing-pc", "landing-sgd" or "adam"; auto: polar for semi-unitary
-            weights, adam for free ones.
+        optimiser: one of ``sq.optim.names()``: "polar", "pogo", "landing-pc", "landing-sgd", "adam" or the
+            name of your own; or its class, which is kept by its name. Auto: polar for semi-unitary weights,
+            adam for free ones.
         lr: largest learning rate of the weights.
         lr_free: that of the parameters of input functions and of the weights of roots.
         schedule: after the warm-up: "cosine" falls to ``final_lr``, "constant" stays, "step" falls in two
@@ -88,13 +89,16 @@ class TrainingConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
+        optimiser: Any = self.optimiser
+        if isinstance(optimiser, type):
+            object.__setattr__(self, "optimiser", optim.named(optimiser).name)
         for field in dataclasses.fields(self):
             _require_type(field, getattr(self, field.name))
         for name, (holds, range_) in RANGES.items():
             value = getattr(self, name)
             if value != "auto" and not (abs(value) <= sys.float_info.max and holds(value)):
                 raise ParameterError(f"{name}={shown(value)}. Fix: pass {range_}.")
-        for name, known in CHOICES.items():
+        for name, known in {**CHOICES, "optimiser": ("auto", *optim.names())}.items():
             if getattr(self, name) not in known:
                 value = shown(getattr(self, name))
                 raise ParameterError(f"{name}={value}. Fix: pass one of {', '.join(known)}.")
@@ -151,7 +155,7 @@ RANGES: dict[str, tuple[Any, str]] = {
 }
 """Option → what holds for its values, and that in words."""
 
-CHOICES = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "unit": UNITS}
+CHOICES = {"schedule": SCHEDULES, "unit": UNITS}
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "an integer"),

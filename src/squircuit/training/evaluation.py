@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from squircuit.models import SquaredCircuit
+from squircuit.optim import Polar
 from squircuit.training.feed import Feed
 
 
@@ -57,7 +58,11 @@ def mean_loss(model: SquaredCircuit, data: Feed) -> float:
 def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:
     """Of a unitary model."""
     if not scores.normalised:
-        fix = "a smaller lr" if optimiser == "polar" else f"optimiser='polar' in place of {optimiser!r}"
+        fix = (
+            "a smaller lr"
+            if optimiser == Polar.name
+            else f"optimiser={Polar.name!r} in place of {optimiser!r}"
+        )
         warnings.warn(
             f"the weights are off the manifold (log Z = {scores.log_z:.2g}): validation divides by the exact "
             f"Z, but the training loss flatters the model. Fix: {fix}.",

@@ -13,16 +13,10 @@ from torch import Tensor
 
 from squircuit.errors import DataError, FormatError
 from squircuit.models import SquaredCircuit
+from squircuit.optim import named
+from squircuit.optim.manifold import FEW, retracted
 from squircuit.storage.words import without_fix
-from squircuit.training.averaging import (
-    Average,
-    Weights,
-    nearest_on_manifold,
-    on_manifold,
-    put,
-    wearing,
-    weights_of,
-)
+from squircuit.training.averaging import Average, Weights, put, wearing, weights_of
 from squircuit.training.checkpoint import CHECKPOINT, RunFolder
 from squircuit.training.config import TrainingConfig
 from squircuit.training.domains import Jitter
@@ -42,8 +36,6 @@ from squircuit.training.steps import (
     require_good,
 )
 
-FEASIBLE = ("polar", "pogo")
-"""Methods that mean to stay on the manifold; what others find is judged as it is, where tractable."""
 LOOK = 50
 """Steps of a captured graph between two looks at the loss: each waits for the device."""
 
@@ -216,12 +208,15 @@ class Loop:
         return scores
 
     def _evaluated(self) -> Weights | None:
-        """The weights to validate and to keep: the average, or the present ones, on the manifold."""
+        """The weights to validate and to keep: the average, or the present ones, on the manifold.
+
+        What methods find that do not mean to stay there is judged as it is, where that is tractable.
+        """
         if self.average is not None:
-            return self.average.retracted()
-        if self.config.optimiser in FEASIBLE:
-            return on_manifold(self.model)
-        return nearest_on_manifold(self.model) if self.model.needs_manifold else None
+            return retracted(self.model, self.average.weights)
+        if named(self.config.optimiser).stays_on_manifold:
+            return retracted(self.model, steps=FEW)
+        return retracted(self.model) if self.model.needs_manifold else None
 
     def _is_better(self, loss: float | None) -> bool:
         """Without validation data the last weights are the best; the first finite or infinite loss is."""

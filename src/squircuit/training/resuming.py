@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from squircuit.models import SquaredCircuit
-from squircuit.optim.bundle import real_view
+from squircuit.optim.stacks import real_view
 from squircuit.storage.documents import ContentError
 from squircuit.storage.words import printable
 from squircuit.training.averaging import wearing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -15,18 +15,12 @@ from squircuit.execution.graph import CapturedStep
 from squircuit.execution.partition import has_cross_terms
 from squircuit.execution.precision import flushed_denormals
 from squircuit.models import SquaredCircuit
-from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
-from squircuit.optim.base import is_constrained
-from squircuit.optim.bundle import real_view
+from squircuit.optim import StiefelOptimizer, named
+from squircuit.optim.manifold import is_constrained
+from squircuit.optim.stacks import real_view
 from squircuit.training.config import TrainingConfig
 from squircuit.training.feed import Batch
 from squircuit.training.objective import Objective
-
-METHODS: dict[str, type[Any]] = {
-    "polar": Polar, "pogo": POGO, "landing-pc": LandingPC, "landing-sgd": LandingSGD, "adam": Polar,
-}  # fmt: skip
-"""Adam is the ordinary group of any of them."""
-ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}
 
 
 class DivergedError(Exception):
@@ -71,11 +65,15 @@ class Steps:
         }
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self._objective = Objective(model, config.apart)
-        self.optimiser = _optimiser(model, config.optimiser, self._rates)
+        method = named(config.optimiser)
+        self.optimiser = _optimiser(model, method, self._rates)
         # these see to the manifold themselves; with others, steps look at the weights and compute Z
-        self._is_trusted = config.optimiser != "adam"
+        self._is_trusted = method.takes_semi_unitary
         self._captures = (
-            config.graph and model.device.type == "cuda" and _is_capturable(model, self._is_trusted)
+            config.graph
+            and model.device.type == "cuda"
+            and method.is_capturable
+            and _is_capturable(model, self._is_trusted)
         )
         self._captured: CapturedStep | None = None
         self._shape = torch.Size()
@@ -195,21 +193,23 @@ def require_finite_weights(model: nn.Module) -> None:
             raise DivergedError(f"weights became {kind} ({name})", steps=1)
 
 
-def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:
+def _optimiser(
+    model: SquaredCircuit, method: type[StiefelOptimizer], rates: dict[str, Tensor]
+) -> StiefelOptimizer:
     """Weights at rate ``lr``, semi-unitary ones on their manifold; all else at ``lr_free``."""
     weights = {stack.name for stack in model.plan.stacks}
     groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        constrained = is_constrained(parameter) and method != "adam"
+        constrained = is_constrained(parameter) and method.takes_semi_unitary
         groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
     if not groups:
         raise ParameterError("the model has no parameters to train. Fix: build it with mixing=True.")
+    other = "free_lr" if method.takes_semi_unitary else "lr"
     made = [
-        {"params": params, "constrained": constrained, "lr" if constrained else "free_lr": rates[rate]}
+        {"params": params, "constrained": constrained, "lr" if constrained else other: rates[rate]}
         for (constrained, rate), params in groups.items()
     ]
-    optimiser: StiefelOptimizer = METHODS[method](made, **(ADAM if method == "adam" else {}))
-    return optimiser
+    return method(made)
 
 
 def _is_capturable(model: SquaredCircuit, is_trusted: bool) -> bool:

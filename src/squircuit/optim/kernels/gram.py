@@ -3,7 +3,7 @@
 Pass 1 reads X, g and m, writes m ← βm + γg, and sums XXᴴ, XMᴴ, MMᴴ and the squared norms of the rows
 of g. Pass 2 reads X and m and writes X ← αX + βM. Between them there are only K1×K1 matrices. With complex
 numbers as (re, im) pairs there are real products only, of two parts of TF32 a number, which is single
-precision. Twins: ``Grams.of`` and the plain half of ``Bundle.advance`` and ``Bundle.apply``.
+precision. Twins: ``Grams.of`` and the plain half of ``Stacks.advance`` and ``Stacks.apply``.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import torch
 from squircuit.models import SquaredCircuit
 from squircuit.optim import Polar
 from squircuit.training.feed import Feed
+from squircuit.training.processes import Processes
 
 
 class Scores(NamedTuple):
@@ -28,24 +29,30 @@ class Scores(NamedTuple):
 
 
 @torch.no_grad()
-def evaluate(model: SquaredCircuit, data: Feed | None) -> Scores:
+def evaluate(model: SquaredCircuit, data: Feed | None, processes: Processes | None = None) -> Scores:
     """Scores with the present weights; the model is in evaluation mode for it: never in TF32."""
     mode = model.training
     model.eval()
     try:
-        loss = None if data is None else mean_loss(model, data)
+        loss = None if data is None else mean_loss(model, data, processes or Processes())
         return Scores(loss, float(model.log_partition()), model.is_normalised())
     finally:
         model.train(mode)
 
 
-def mean_loss(model: SquaredCircuit, data: Feed) -> float:
+def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
     """−mean log p in nats, normalised by the exact Z where the weights are off the manifold."""
     total, count, impossible = 0.0, 0, 0
-    for x, missing in data.blocks():
-        log_p = model.log_prob(x, missing).double()
-        total, count = total - log_p.sum().item(), count + len(x)
-        impossible += int((log_p == -torch.inf).sum())
+    for block in data.blocks():
+        count += len(block.x)
+        x, missing = processes.part(block)
+        if len(x):
+            log_p = model.log_prob(x, missing).double()
+            total -= log_p.sum().item()
+            impossible += int((log_p == -torch.inf).sum())
+    sums = torch.tensor([total, impossible], dtype=torch.float64)
+    processes.sum([sums])
+    total, impossible = sums[0].item(), int(sums[1])
     if impossible:
         warnings.warn(
             f"{impossible} of {count} validation rows have probability 0: their loss is infinite. "

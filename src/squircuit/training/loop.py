@@ -23,6 +23,7 @@ from squircuit.training.domains import Jitter
 from squircuit.training.evaluation import Scores, evaluate, in_unit, warn_if_off_manifold
 from squircuit.training.history import Epoch, History
 from squircuit.training.interrupts import Interrupts
+from squircuit.training.processes import Processes
 from squircuit.training.progress import Display
 from squircuit.training.resuming import require_fitting, require_models
 from squircuit.training.schedule import factor
@@ -54,6 +55,7 @@ class Loop:
         config: with no option left at "auto".
         folder: for its files, or None.
         displays: that show it.
+        processes: that train it together; default this one alone.
     """
 
     def __init__(
@@ -63,9 +65,12 @@ class Loop:
         config: TrainingConfig,
         folder: RunFolder | None,
         displays: list[Display],
+        processes: Processes | None = None,
     ) -> None:
         self.model, self.data, self.config, self.folder, self.displays = model, data, config, folder, displays
-        self.state, self.steps = State(), Steps(model, config)
+        self.processes = processes or Processes()
+        self.processes.start_alike([parameter.detach() for parameter in model.parameters()])
+        self.state, self.steps = State(), Steps(model, config, self.processes)
         self.best, self.average = (
             weights_of(model),
             Average(model, config.average) if config.average else None,
@@ -118,7 +123,7 @@ class Loop:
             self._require_possible(error)
             self._fail(DivergedError(f"{error}, which were possible before", steps=1))
         if self.folder is not None:
-            self.save()
+            self.processes.on_first(self.save)
 
     def _fail(self, error: DivergedError) -> None:
         """Training has diverged: say where, and with which rate."""
@@ -134,12 +139,14 @@ class Loop:
     @torch.no_grad()
     def _require_possible(self, error: ImpossibleRowsError) -> None:
         """Blame rows that have probability 0 under the last good weights, too; else it was the training."""
-        if error.batch is not None:
+        impossible = error.batch is None
+        if error.batch is not None and len(error.batch.x):  # of several processes, only some have such rows
             with wearing(self.model, self.best):
                 log_p = self.model.eval().log_prob(*error.batch)
             self.model.train()
-            if bool((log_p > -torch.inf).all()):
-                return
+            impossible = not bool((log_p > -torch.inf).all())
+        if not self.processes.any(impossible)[0]:
+            return
         raise DataError(
             f"{error}, so the likelihood cannot be maximised; the weights are good ones from before. "
             "Fix: leave these rows out, or build a model with more units or wider functions; a smaller lr, "
@@ -160,10 +167,14 @@ class Loop:
             state.seconds = time.monotonic() - started
             if self.steps.looks_at_once or state.position % LOOK == 0:
                 self._look()
-            if interrupts.received is not None:
+            # signals and clocks differ between processes, and all must do the same
+            interrupted, due = self.processes.any(interrupts.received is not None, self._is_save_due)
+            if interrupted:
                 state.stopped = "interrupted"
                 return
-            self._save_in_time()
+            if due:
+                self.processes.on_first(self.save)
+                self._saved = time.monotonic()
         self._look()
         require_finite_weights(self.model)  # those of the last step have not met a row yet
         self._close_epoch(started)
@@ -189,14 +200,15 @@ class Loop:
             state.stopped = "finished"
         self._show("epoch", state.rows[-1], None if math.isinf(state.best) else self._in_unit(state.best))
         if self.folder is not None:
-            self.folder.write_history(state.rows)
+            folder, rows = self.folder, state.rows
+            self.processes.on_first(lambda: folder.write_history(rows))
 
     def _validate(self) -> Scores:
         """Scores of the present weights, or of their average; the weights are kept if they are the best."""
         state = self.state
         evaluated = self._evaluated()
         with nullcontext() if evaluated is None else wearing(self.model, evaluated):
-            scores = evaluate(self.model, self.data.valid)
+            scores = evaluate(self.model, self.data.valid, self.processes)
         if self.model.is_unitary and all(row.normalised for row in state.rows):
             warn_if_off_manifold(scores, self.config.optimiser)
         if self._is_better(scores.loss):
@@ -251,10 +263,10 @@ class Loop:
 
     # ------------------------------------------------------------------ files
 
-    def _save_in_time(self) -> None:
-        if self.folder is None or time.monotonic() - self._saved < 60 * self.config.checkpoint_minutes:
-            return
-        self.save()
+    @property
+    def _is_save_due(self) -> bool:
+        waited = time.monotonic() - self._saved
+        return self.folder is not None and waited >= 60 * self.config.checkpoint_minutes
 
     def save(self) -> None:
         """Write the checkpoint, and the best weights if they are others than those written."""
@@ -264,7 +276,6 @@ class Loop:
             with wearing(self.model, self.best):
                 self.folder.write_best(self.model)
             self._written_best = self.state.best_epoch
-        self._saved = time.monotonic()
 
     def _tensors(self) -> dict[str, Tensor]:
         held = dict(self.steps.tensors()) | {"total": self.total}

@@ -21,6 +21,7 @@ from squircuit.optim.stacks import real_view
 from squircuit.training.config import TrainingConfig
 from squircuit.training.feed import Batch
 from squircuit.training.objective import Objective
+from squircuit.training.processes import Processes
 
 
 class DivergedError(Exception):
@@ -56,10 +57,13 @@ class Steps:
     Args:
         model: to be trained; in training mode.
         config: with no option left at "auto".
+        processes: that take the steps together.
     """
 
-    def __init__(self, model: SquaredCircuit, config: TrainingConfig) -> None:
-        self.model = model
+    def __init__(
+        self, model: SquaredCircuit, config: TrainingConfig, processes: Processes | None = None
+    ) -> None:
+        self.model, self._processes = model, processes or Processes()
         self._rates = {
             name: torch.tensor(0.0, dtype=torch.float64, device=model.device) for name in ("lr", "lr_free")
         }
@@ -73,6 +77,7 @@ class Steps:
             config.graph
             and model.device.type == "cuda"
             and method.is_capturable
+            and self._processes.is_capturable
             and _is_capturable(model, self._is_trusted)
         )
         self._captured: CapturedStep | None = None
@@ -84,45 +89,56 @@ class Steps:
         return not self._captures
 
     def __call__(self, batch: Batch, factor: float) -> Tensor:
-        """One step at a share of the learning rates; returns loss and rows of probability 0: (2,)."""
+        """One step at a share of the learning rates; returns loss and rows of probability 0: (2,).
+
+        All processes are given the whole batch, and take their rows of it.
+        """
         for name, rate in self._rates.items():
             rate.fill_(factor * self._largest[name])
+        x, rows = self._processes.part(batch).x, len(batch.x)
         if not self._captures or batch.missing is not None:
-            return self._step(batch.x, batch.missing)
+            # where every cell is missing log p is 0 whatever the weights, and teaches nothing
+            teaches = batch.missing is None or not bool(batch.missing.all())
+            return self._step(x, rows, self._processes.part(batch).missing, teaches, looks=True)
         if self._captured is None or self._shape != batch.x.shape:
-            self._captured, self._shape = self._capture(batch.x), batch.x.shape
-        return self._captured(batch.x)
+            self._captured, self._shape = self._capture(x, rows), batch.x.shape
+        return self._captured(x)
 
-    def _step(self, x: Tensor, missing: Tensor | None = None) -> Tensor:
+    def _step(
+        self, x: Tensor, rows: int, missing: Tensor | None = None, teaches: bool = True, looks: bool = False
+    ) -> Tensor:
+        """Forward, backward, optimiser, with these of all rows of a batch.
+
+        Losses are divided by the number of all rows, so that the sum over processes is the mean of the batch.
+        """
         trusting = self.model.trusting() if self._is_trusted else nullcontext()
         with trusting, nullcontext() if x.is_cuda else flushed_denormals():
-            return self._trained(x, missing)
-
-    def _trained(self, x: Tensor, missing: Tensor | None) -> Tensor:
-        """Forward, backward, optimiser."""
-        self.optimiser.zero_grad(set_to_none=True)
-        log_p, learnt = self._objective(x, missing)
-        # where every cell is missing log p is 0 whatever the weights, and teaches nothing
-        teaches = missing is None or not bool(missing.all())
-        if teaches:
-            (-learnt.mean()).backward()  # type: ignore[no-untyped-call]
-        log_p = log_p.detach()
-        found = torch.stack([-log_p.mean().double(), (log_p == -torch.inf).sum().double()])
-        if not self._captures or missing is not None:
-            require_good(found, len(x), self.model, Batch(x, missing), log_p)
-        if not teaches:
+            self.optimiser.zero_grad(set_to_none=True)
+            log_p, learnt = self._objective(x, missing)
+            if missing is None or not bool(missing.all()):
+                (-(learnt.sum() / rows)).backward()  # type: ignore[no-untyped-call]
+            log_p = log_p.detach()
+            loss, lost = -(log_p.sum() / rows).double(), (log_p == -torch.inf).sum().double()
+            found = torch.stack([loss, lost])
+            self._processes.sum_gradients(self.model.parameters(), found)
+            if looks:
+                require_good(found, rows, self.model, Batch(x, missing), log_p)
+            if teaches:
+                self._update()
             return found
+
+    def _update(self) -> None:
+        """The optimiser's part of a step."""
         try:
-            self.optimiser.step()
+            self._processes.step(self.optimiser)
         except FloatingPointError as error:
             raise DivergedError(str(error).partition(". Fix: ")[0]) from error
         self._objective.keep_shares()
-        return found
 
-    def _capture(self, x: Tensor) -> CapturedStep:
+    def _capture(self, x: Tensor, rows: int) -> CapturedStep:
         """The step as a graph; capturing takes steps, so weights and states are put back."""
         kept = {name: value.to("cpu", copy=True) for name, value in self.tensors()}
-        captured = CapturedStep(self._step, x)
+        captured = CapturedStep(lambda x: self._step(x, rows), x)
         for name, value in self.tensors():
             value.copy_(kept[name]) if name in kept else value.zero_()
         return captured

@@ -7,7 +7,7 @@ import torch
 
 import squircuit as sq
 from squircuit.optim.manifold import nearest, retracted
-from squircuit.training.averaging import Average, weights_of
+from squircuit.training.evaluation import Average, weights_of
 from squircuit.training.loop import Loop
 from squircuit.training.sources import open_data
 from squircuit.training.steps import Steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import reprlib
 import sys
 import tomllib
@@ -111,7 +112,7 @@ class TrainingConfig:
         if isinstance(source, str | Path):
             return _of_file(Path(source)).replace(**overrides)
         if isinstance(source, Mapping):
-            return cls().replace(**source).replace(**overrides)
+            return cls().replace(**{**source, **overrides})
         raise ParameterError(
             f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
         )
@@ -120,7 +121,7 @@ class TrainingConfig:
         """The same with other values of some options."""
         for name in changes:
             _require_known(name)
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **changes) if changes else self
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], source: Any = None) -> TrainingConfig:
@@ -135,6 +136,31 @@ class TrainingConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; :meth:`of` reads it."""
         return dataclasses.asdict(self)
+
+    def rate_factor(self, step: int, steps: int) -> float:
+        """The share of the largest learning rate in one step, from 0, of so many.
+
+        It grows linearly through the first ``warm_up·steps`` steps. Of the others, a share t has passed:
+        "cosine" is f + (1 − f)·(1 + cos πt)/2 with f = ``final_lr``; "constant" 1; "step" falls to √f at
+        t = 1/2, to f at 3/4.
+
+        Example:
+            >>> cosine = TrainingConfig(warm_up=0.1, final_lr=0.0)
+            >>> [round(cosine.rate_factor(step, 100), 2) for step in (0, 9, 10, 55, 99)]
+            [0.1, 1.0, 1.0, 0.5, 0.0]
+            >>> falling = TrainingConfig(schedule="step", warm_up=0.0, final_lr=0.01)
+            >>> [round(falling.rate_factor(step, 100), 2) for step in (0, 50, 75)]
+            [1.0, 0.1, 0.01]
+        """
+        warming, final = math.ceil(self.warm_up * steps), self.final_lr
+        if step < warming:
+            return (step + 1) / warming
+        passed = (step - warming) / max(1, steps - warming)
+        if self.schedule == "cosine":
+            return final + (1 - final) * (1 + math.cos(math.pi * passed)) / 2
+        if self.schedule == "step":
+            return 1.0 if passed < 0.5 else math.sqrt(final) if passed < 0.75 else final
+        return 1.0
 
 
 MOST_EPOCHS = 1_000_000

@@ -16,19 +16,25 @@ from squircuit.models import SquaredCircuit
 from squircuit.optim import named
 from squircuit.optim.manifold import FEW, retracted
 from squircuit.storage.words import without_fix
-from squircuit.training.averaging import Average, Weights, put, wearing, weights_of
-from squircuit.training.checkpoint import CHECKPOINT, RunFolder
+from squircuit.training.checkpoint import CHECKPOINT, RunFolder, State, require_fitting, require_models
 from squircuit.training.config import TrainingConfig
 from squircuit.training.domains import Jitter
-from squircuit.training.evaluation import Scores, evaluate, in_unit, warn_if_off_manifold
+from squircuit.training.evaluation import (
+    Average,
+    Scores,
+    Weights,
+    evaluate,
+    in_unit,
+    put,
+    using,
+    warn_if_off_manifold,
+    weights_of,
+)
 from squircuit.training.history import Epoch, History
 from squircuit.training.interrupts import Interrupts
 from squircuit.training.processes import Processes
 from squircuit.training.progress import Display
-from squircuit.training.resuming import require_fitting, require_models
-from squircuit.training.schedule import factor
 from squircuit.training.sources import Data
-from squircuit.training.state import State
 from squircuit.training.steps import (
     DivergedError,
     ImpossibleRowsError,
@@ -141,7 +147,7 @@ class Loop:
         """Blame rows that have probability 0 under the last good weights, too; else it was the training."""
         impossible = error.batch is None
         if error.batch is not None and len(error.batch.x):  # of several processes, only some have such rows
-            with wearing(self.model, self.best):
+            with using(self.model, self.best):
                 log_p = self.model.eval().log_prob(*error.batch)
             self.model.train()
             impossible = not bool((log_p > -torch.inf).all())
@@ -207,7 +213,7 @@ class Loop:
         """Scores of the present weights, or of their average; the weights are kept if they are the best."""
         state = self.state
         evaluated = self._evaluated()
-        with nullcontext() if evaluated is None else wearing(self.model, evaluated):
+        with nullcontext() if evaluated is None else using(self.model, evaluated):
             scores = evaluate(self.model, self.data.valid, self.processes)
         if self.model.is_unitary and all(row.normalised for row in state.rows):
             warn_if_off_manifold(scores, self.config.optimiser)
@@ -250,9 +256,7 @@ class Loop:
         )
 
     def _factor(self, step: int) -> float:
-        config = self.config
-        total = self._epochs * self._epoch_steps
-        return factor(step, total, config.schedule, config.warm_up, config.final_lr)
+        return self.config.rate_factor(step, self._epochs * self._epoch_steps)
 
     def _in_unit(self, nats: float) -> float:
         return in_unit(nats, self.config.unit, len(self.model.structure.scope))
@@ -273,7 +277,7 @@ class Loop:
         assert self.folder is not None
         self.folder.save(dict(self._tensors()), self.state.to_dict())
         if self.state.best_epoch != self._written_best:
-            with wearing(self.model, self.best):
+            with using(self.model, self.best):
                 self.folder.write_best(self.model)
             self._written_best = self.state.best_epoch
 

@@ -22,10 +22,10 @@ Params = Iterable[Tensor] | Iterable[dict[str, Any]]
 NEAR = 0.75
 """From the manifold: what methods go on from."""
 DEFAULTS = {
-    "lr": 0.0, "free_lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-8, "second_moment": "matrix",
+    "free_lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-8, "second_moment": "matrix",
     "weight_decay": 0.0,
 }  # fmt: skip
-"""Options that every group has; what a method does not pass to ``__init__`` of the base class is this."""
+"""Options that every group has; what a method does not pass to the base class is this."""
 QUIET = 0.03
 """Least root mean square of a row's gradient, as a share of its matrix' largest, that scales a step."""
 
@@ -125,7 +125,7 @@ class StiefelOptimizer(Optimizer):
     """
 
     name: ClassVar[str]
-    rate: ClassVar[float]
+    rate: ClassVar[float] = 0.01
     stays_on_manifold: ClassVar[bool] = False
     takes_semi_unitary: ClassVar[bool] = True
     is_capturable: ClassVar[bool] = False
@@ -136,7 +136,7 @@ class StiefelOptimizer(Optimizer):
             _register(cls)
 
     def __init__(self, params: Params, **options: Any) -> None:
-        super().__init__(self._split(params), {**DEFAULTS, **options})
+        super().__init__(self._split(params), {"lr": self.rate, **DEFAULTS, **options})
         for group in self.param_groups:
             _check_group(group)
 

@@ -52,6 +52,7 @@ class Grams:
         return self._gram(a, b, self.towards(a, b))
 
     def _gram(self, a: Tensor, b: Tensor, towards: Tensor) -> Tensor:
+        # D Dᴴ = (D Xᴴ) aᴴ + (D Mᴴ) bᴴ: the first factor is at hand, the second is aC + bT
         return towards @ a.mH + _times_adjoint(a @ self.xm + _times(b, self.mm), b)
 
     def line(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,6 +78,7 @@ class Grams:
         a, b = scale * a, scale * b
         if scale.shape[-2] == 1:
             return a, b
+        # what is not tangent of D is ½(DXᴴ + XDᴴ)X, a multiple of X from the left, so only a changes
         cross = self.towards(a, b)
         return a - 0.5 * (cross + cross.mH), b
 
@@ -101,7 +103,7 @@ def _times_adjoint(matrix: Tensor, b: Tensor) -> Tensor:
 
 
 def _three(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """All blocks of Z Zᴴ with Z = [X; M]."""
+    """All blocks of Z Zᴴ with Z = [X; M]: one product reads X and M once, three would read them twice."""
     z, rows = torch.cat([x, m], dim=1), x.shape[1]
     whole = z @ z.conj().resolve_conj().mT
     return whole[:, :rows, :rows], whole[:, :rows, rows:], whole[:, rows:, rows:]
@@ -111,6 +113,8 @@ def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:
     """B^(-1/2) of Hermitian matrices with eigenvalues in (0, 3), by Newton–Schulz.
 
     L ← HL, B ← HBH with H = (3I − B)/2. No eigen-decomposition: those are slow on GPUs and wait for the host.
+    All matrices are polynomials of B and commute, so B stays Hermitian. An eigenvalue 1 + e of B goes to
+    1 − ¾e² + ¼e³; from 3 on that of H is no longer positive, and L would not be the root.
     """
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     root = half = 1.5 * identity - 0.5 * gram

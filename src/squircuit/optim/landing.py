@@ -44,6 +44,7 @@ class _Landing(StiefelOptimizer):
     ) -> None:
         """X ← X − ηΛ(X), and back to the manifold where that went too far and projection is on."""
         a, b = g.scaled(*g.canonical(), scale)
+        # λ(XXᴴ − I)X is a multiple of X from the left; safe_step bounds what both parts do together
         a = a + group["attraction"] * (g.xx - g.identity)
         step = safe_step(g, a, b, group["attraction"], group["radius"]).clamp_max(rate)
         alpha, beta = g.identity - step * a, -step * b

@@ -127,8 +127,9 @@ def polar_step(x: Tensor, m: Tensor, scale: Tensor, rate: float | Tensor, trust:
         norm = torch.linalg.vector_norm(real_view(direction), dim=(1, 2))
         step = (trust / (norm + 1e-30)).clamp_max(rate)[:, None, None]
         direction *= -step
-        error = direction @ direction.mH
+        error = direction @ direction.mH  # the E above, before Y takes the memory of D
         y = direction.add_(x)
+        # (p₀ + p₁E + p₂E²) Y by Horner: p₀Y + E (p₁Y + p₂EY), so that E² is never formed
         constant, linear, quadratic = inverse_root_polynomial(trust**2)
         inner = torch.baddbmm(y, error, y, beta=linear, alpha=quadratic)
         y.baddbmm_(error, inner, beta=constant)

@@ -60,11 +60,13 @@ class Processes:
         """After a backward pass: sum the gradients, and with them what a process has found of its rows."""
         if self.size == 1:
             return
-        given = list(parameters)
-        for parameter in given:
-            if parameter.grad is None:  # rows of one process alone may say nothing of a weight
-                parameter.grad = torch.zeros_like(parameter)
-        self.sum([*(real_view(p.grad) for p in given if p.grad is not None), found])
+        gradients = []
+        for parameter in parameters:
+            # rows of one process may say nothing of a weight; then all must sum nothing of it
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = grad.resolve_conj().contiguous()  # else the real view would be a copy
+            gradients.append(real_view(parameter.grad))
+        self.sum([*gradients, found])
 
     def step(self, optimiser: Optimizer) -> None:
         """Change the weights, once gradients are summed; processes that share the work do less each."""

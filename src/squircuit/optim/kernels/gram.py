@@ -148,6 +148,8 @@ if triton is not None:
         tl.store(target + count.to(tl.int64) * width * width, imaginary - tl.trans(imaginary))
         tl.store(norms + (piece * count + s) * ROWS + k, square, r >= ROWS)
 
+    # The factors are K1×K1 and stay in registers while a program walks over its columns of X and M: with
+    # A = a_r + i a_i, Re AX = a_r x_r − a_i x_i and Im AX = a_r x_i + a_i x_r, summed over both products.
     @triton.jit
     def _second(x, m, factors, rows, stride, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
         s = tl.program_id(0).to(tl.int64)

@@ -37,15 +37,13 @@ def groups(model: nn.Module, **options: Any) -> list[dict[str, Any]]:
         model: e.g. a SquaredCircuit.
         options: of the semi-unitary group; those of the free one have the prefix ``free_``.
     """
-    free_options = {k.removeprefix("free_"): v for k, v in options.items() if k.startswith("free_")}
-    constrained_options = {k: v for k, v in options.items() if not k.startswith("free_")}
-    constrained = [p for p in model.parameters() if is_constrained(p)]
-    free = [p for p in model.parameters() if not is_constrained(p)]
-    made = [
-        {"params": constrained, "constrained": True, **constrained_options},
-        {"params": free, "constrained": False, **free_options},
-    ]
-    return [group for group in made if group["params"]]
+    free = {name.removeprefix("free_"): value for name, value in options.items() if name.startswith("free_")}
+    others = {name: value for name, value in options.items() if not name.startswith("free_")}
+    made = []
+    for flag, chosen in ((True, others), (False, free)):
+        params = [p for p in model.parameters() if is_constrained(p) is flag]
+        made += [{"params": params, "constrained": flag, **chosen}] if params else []
+    return made
 
 
 def names() -> list[str]:

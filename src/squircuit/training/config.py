@@ -107,15 +107,18 @@ class TrainingConfig:
     @classmethod
     def of(cls, source: Any = None, /, **overrides: Any) -> TrainingConfig:
         """The options of a config, a mapping or a TOML, YAML or JSON file, with some of them replaced."""
-        if source is None or isinstance(source, TrainingConfig):
-            return (source or cls()).replace(**overrides)
+        if isinstance(source, TrainingConfig):
+            return source.replace(**overrides)
         if isinstance(source, str | Path):
             return _of_file(Path(source)).replace(**overrides)
-        if isinstance(source, Mapping):
-            return cls().replace(**{**source, **overrides})
-        raise ParameterError(
-            f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
-        )
+        if source is not None and not isinstance(source, Mapping):
+            raise ParameterError(
+                f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
+            )
+        options = {**(source or {}), **overrides}
+        for name in options:
+            _require_known(name)
+        return cls(**options)
 
     def replace(self, /, **changes: Any) -> TrainingConfig:
         """The same with other values of some options."""
@@ -253,7 +256,7 @@ def read_options(path: Path) -> dict[str, Any]:
 def _of_file(path: Path) -> TrainingConfig:
     options = read_options(path)
     try:
-        return TrainingConfig().replace(**options)
+        return TrainingConfig.of(options)
     except ParameterError as error:
         raise ParameterError(f"{path}: {error}") from None
 

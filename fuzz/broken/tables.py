@@ -183,7 +183,7 @@ def _require_decoded(table: sq.data.Table) -> None:
 
 def _require_stream(path: Path, table: sq.data.Table) -> None:
     """Batches have the rows of the table, in another order."""
-    parts = [part.rows for part in sq.data.Batches(path, batch=4, like=table.schema)]
+    parts = [part.x for part in sq.data.Batches(path, batch=4, like=table.schema)]
     require(sum(len(part) for part in parts) == len(table), "a stream of another length")
     sort = np.lexsort(np.concatenate(parts).T), np.lexsort(table.rows.T)
     same = np.array_equal(np.concatenate(parts)[sort[0]], table.rows[sort[1]], equal_nan=True)

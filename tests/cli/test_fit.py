@@ -148,10 +148,10 @@ def test_a_stream_trains_on_every_row_as_the_library_does(asked, tmp_path, monke
     done = call(*words, *(["--stream"] if asked else []))
     assert done.stdout.splitlines()[0] == f"{file}: 100 rows looked at, all streamed"
     schema = sq.data.scan(file)
-    sample, missing = next(iter(sq.data.Batches(file, 100, like=schema)))
-    expected = sq.model_for(sq.data.Table(sample, missing, schema, "", (2,)), units=2, roots=1)
+    sample = next(iter(sq.data.Batches(file, 100, like=schema)))
+    expected = sq.model_for(sq.data.Table(sample, schema, "", (2,)), units=2, roots=1)
     sq.fit(expected, sq.data.Batches(file, 64, like=schema), epochs=2, progress=False)
-    x = torch.from_numpy(sample)
+    x = torch.from_numpy(sample.x)
     assert torch.equal(sq.load(tmp_path / "m").log_prob(x), expected.log_prob(x))
 
 

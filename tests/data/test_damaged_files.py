@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from squircuit.data import read, read_idx, scan, table
-from squircuit.data.sources import CsvSource
+from squircuit.data.csv_files import CsvSource
 from squircuit.errors import DataError, ParameterError, SquircuitError
 
 FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -295,7 +295,7 @@ def test_quotes_that_are_closed_are_read(write):
 
 
 def test_a_line_without_end_does_not_fill_the_memory(write, monkeypatch):
-    monkeypatch.setattr("squircuit.data.sources.MOST_LINE", 1000)
+    monkeypatch.setattr("squircuit.data.csv_files.MOST_LINE", 1000)
     refused(write(gzip.compress(b"0" * 10**6), "data.csv.gz"), "a line of more than 1,000 characters")
 
 

@@ -47,7 +47,7 @@ def test_truth_values_with_missing_ones_are_a_binary_column(name):
     assert made.columns[0] == Column("b", "binary", (0, 1), missing=1)
     assert made.missing[:, 0].tolist() == [False, True, False, False]
     again = made.encode(frame)
-    np.testing.assert_array_equal(again.rows, made.rows)
+    np.testing.assert_array_equal(again.x, made.rows)
     np.testing.assert_array_equal(again.missing, made.missing)
     cells = [row[0] for row in made.decode(*again)]
     assert cells == TRUTH
@@ -82,8 +82,8 @@ def test_arrow_columns_of_texts_and_dictionaries_are_categories():
 def test_numbers_for_a_column_of_texts_are_written_as_in_a_file():
     schema = Schema((Column("a", "categorical", ("1", "2.5", "x")),))
     for cells in ([1, None, 2.5], [1, "x", "2.5"], [1.0, None]):
-        assert schema.encode([[cell] for cell in cells]).rows.shape == (len(cells), 1)
-    assert schema.encode([[1], [2.5], ["x"]]).rows.ravel().tolist() == [0, 1, 2]
+        assert schema.encode([[cell] for cell in cells]).x.shape == (len(cells), 1)
+    assert schema.encode([[1], [2.5], ["x"]]).x.ravel().tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn])
@@ -91,11 +91,11 @@ def test_tensors_of_every_precision_are_data(dtype):
     rows = torch.tensor([[0.5, 1.5], [2.5, -0.5], [0.25, 3.5]]).to(dtype)
     made = table(rows)
     np.testing.assert_array_equal(made.rows, rows.double().numpy())
-    np.testing.assert_array_equal(made.encode(rows).rows, made.rows)
+    np.testing.assert_array_equal(made.encode(rows).x, made.rows)
     np.testing.assert_array_equal(table({"a": rows[:, 0], "b": rows[:, 1]}).rows, made.rows)
     (batch,) = Batches(rows, batch=3, shuffle=False)
-    assert batch.rows.dtype == np.float32
-    np.testing.assert_array_equal(batch.rows, made.rows)
+    assert batch.x.dtype == np.float32
+    np.testing.assert_array_equal(batch.x, made.rows)
 
 
 @pytest.mark.parametrize(

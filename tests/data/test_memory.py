@@ -46,7 +46,7 @@ def test_types_can_be_said():
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ({"a": [1, 2], "b": [1]}, "columns of lengths {'a': 2, 'b': 1} are no table"),
+        ({"a": [1, 2], "b": [1]}, "columns of different lengths, {'a': 2, 'b': 1}, are no table"),
         ({}, "are no table"),
         (np.zeros((0, 3)), r"shape \(0, 3\)"),
         (np.zeros((2, 2), dtype=complex), "of complex128"),

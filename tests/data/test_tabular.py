@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from squircuit.data import Schema, read, scan, sources
+from squircuit.data import Schema, csv_files, numpy_files, read, scan
 from squircuit.data.cells import MISSING
 from squircuit.errors import DataError
 
@@ -37,7 +37,7 @@ def test_csv_files_are_read_back_whatever_their_cells(tmp_path_factory, rows):
     table = read(path)
     assert table.decode(table.rows, table.missing) == rows
     again = table.encode(rows)
-    np.testing.assert_array_equal(again.rows, table.rows)
+    np.testing.assert_array_equal(again.x, table.rows)
     np.testing.assert_array_equal(again.missing, table.missing)
     scanned = scan(path)
     assert scanned == table.schema
@@ -73,7 +73,8 @@ def test_parquet_files_are_read_back_whatever_their_row_groups(tmp_path_factory,
 def test_facts_of_pieces_are_those_of_the_whole(write, monkeypatch):
     path = write("x,y\n" + "".join(f"{i * 0.37 - 5},{'abc'[i % 3]}\n" for i in range(50)))
     whole = scan(path)
-    monkeypatch.setattr(sources, "CHUNK", 7)
+    monkeypatch.setattr(csv_files, "CHUNK", 7)
+    monkeypatch.setattr(numpy_files, "CHUNK", 7)
     pieces = scan(path)
     assert pieces.columns[1] == whole.columns[1]
     assert pieces.columns[0].loc == pytest.approx(whole.columns[0].loc)
@@ -92,13 +93,13 @@ def test_columns_may_come_from_frames_and_mappings(write):
     table = read(write("a,b\nx,1.5\ny,2.5\n"))
     expected = [[1, 2.5], [0, np.nan]]
     mapping = {"b": [2.5, None], "other": [0, 0], "a": ["y", "x"]}
-    np.testing.assert_array_equal(table.encode(mapping).rows, expected)
+    np.testing.assert_array_equal(table.encode(mapping).x, expected)
     for package in ("pandas", "polars"):
         try:
             frame = __import__(package).DataFrame(mapping)
         except ImportError:
             continue  # not installed: the mapping above stands for it
-        np.testing.assert_array_equal(table.encode(frame).rows, expected)
+        np.testing.assert_array_equal(table.encode(frame).x, expected)
 
 
 def test_csv_dialects_are_found(write):

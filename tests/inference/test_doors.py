@@ -27,9 +27,9 @@ ENCODE = "encode texts, with model.schema.encode(rows) where the model was made 
         ("people.csv", "'people.csv' is a name, not data. Fix: read it with sq.data.read or sq.data.load."),
         (TABLE, "rows and their gaps in one Table. Fix: pass data.rows, and missing=data.missing."),
         (TABLE.encode([["x", 1.0]]),
-         "rows and their gaps in one Encoded. Fix: pass data.rows, and missing=data.missing."),
+         "rows and their gaps in one Rows. Fix: pass data.x, and missing=data.missing."),
         ([[0.25, 1.0]], "row 0, column 0: 0.25 is not in the domain, integers 0 to 2. "
-         "Fix: correct it, or mark the entry in missing= if its value is not known"),
+         "Fix: correct it, or mark the entry in missing= if its value is not known."),
     ],
 )  # fmt: skip
 def test_what_is_no_data_is_refused_in_one_line(x, expected):

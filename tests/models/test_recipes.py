@@ -136,7 +136,7 @@ def test_hadamard_products_take_as_many_units_as_the_smallest_basis_has():
 
 
 def one_row():
-    return sq.data.Table(np.zeros((1, 1)), np.zeros((1, 1), bool), mixed().schema, "data", (1,))
+    return sq.data.Table(sq.data.Rows.of(np.zeros((1, 1))), mixed().schema, "data", (1,))
 
 
 def images(*shape):

@@ -107,7 +107,7 @@ def test_batches_in_which_every_cell_is_missing_teach_nothing_and_break_nothing(
     rows, missing = coins(64).double().numpy(), np.ones((64, 4), dtype=bool)
     missing[3] = False
     model = MODELS[name]()
-    data = sq.data.Encoded(rows if name == "continuous" else rows.astype(np.int64), missing)
+    data = sq.data.Rows(rows if name == "continuous" else rows.astype(np.int64), missing)
     history = sq.fit(model, data, valid_fraction=0.0, **QUICK | {"batch": 8})
     assert history.stopped == "finished"
     assert all(np.isfinite(row.train) for row in history.rows)
@@ -118,7 +118,7 @@ def test_a_batch_without_a_known_cell_has_loss_0(monkeypatch):
     model = MODELS["unitary"]()
     before, missing = weights_of(model), np.ones((8, 4), dtype=bool)
     steps = sq.training.steps.Steps(model, sq.TrainingConfig(lr=0.1, optimiser="polar"))
-    batch = sq.training.feed.Batch(torch.zeros(8, 4, dtype=torch.int64), torch.from_numpy(missing))
+    batch = sq.data.Rows(torch.zeros(8, 4, dtype=torch.int64), torch.from_numpy(missing))
     assert steps(batch, 1.0).tolist() == [0.0, 0.0]
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
 
@@ -129,7 +129,7 @@ def test_data_without_a_known_cell_is_one_clear_error(source, tmp_path):
     model = MODELS["continuous"]()
     data = {
         "array": nothing,
-        "table": sq.data.Encoded(np.zeros((20, 4)), np.ones((20, 4), dtype=bool)),
+        "table": sq.data.Rows(np.zeros((20, 4)), np.ones((20, 4), dtype=bool)),
         "stream": sq.data.Batches(nothing, 8) if source == "stream" else None,
     }[source]
     with pytest.raises(sq.DataError, match=r"train: every cell is missing\. Fix: pass rows with some known"):

@@ -8,8 +8,8 @@ import torch
 import squircuit as sq
 from squircuit.optim.manifold import nearest, retracted
 from squircuit.training.evaluation import Average, weights_of
+from squircuit.training.feed import open_data
 from squircuit.training.loop import Loop
-from squircuit.training.sources import open_data
 from squircuit.training.steps import Steps
 
 from .conftest import all_rows, coins, model_of_coins

@@ -19,7 +19,7 @@ from squircuit.circuits.summary import summary
 from squircuit.circuits.validation import check_structure
 from squircuit.errors import ParameterError
 from squircuit.families.categorical import Categorical
-from squircuit.families.domain import Domain
+from squircuit.families.domain import Domain, Domains
 from squircuit.regions.scope import Scope, describe
 
 OF_MODELS = {
@@ -113,6 +113,11 @@ class Circuit:
     def domains(self) -> Mapping[int, Domain]:
         """The domain of every variable."""
         return MappingProxyType({layer.variable: layer.family.domain for layer in self.inputs})
+
+    @cached_property
+    def column_domains(self) -> Domains:
+        """The domains of columns 0, …, d − 1 of the data, which compare all of its cells at once."""
+        return Domains([self.domains.get(v) for v in range(self.num_variables)])
 
     @cached_property
     def _names(self) -> dict[Layer, str]:

@@ -19,14 +19,13 @@ import operator
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from types import MappingProxyType
 from typing import Any, TypeAlias, final
 
 from torch import Tensor
 
 from squircuit.circuits.parameter import Constraint, Parameter, as_tensor
-from squircuit.errors import ParameterError, StructureError
+from squircuit.errors import ParameterError, StructureError, is_whole
 from squircuit.families import Family
 from squircuit.regions.scope import Scope, describe
 
@@ -252,7 +251,7 @@ def _as_layers(kind: str, inputs: Layer | Sequence[Layer]) -> tuple[Layer, ...]:
 
 def _as_variable(value: Any) -> int:
     """A whole number ≥ 0, also one of numpy's."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 0:
+    if not is_whole(value, 0):
         raise ParameterError(f"input layer: variable must be an integer from 0, got {value!r}")
     return int(value)
 

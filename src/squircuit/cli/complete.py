@@ -22,7 +22,7 @@ from squircuit.cli.arguments import (
 )
 from squircuit.cli.drawing import write_completions
 from squircuit.cli.masks import image_mask
-from squircuit.cli.reading import Rows, is_image, open_model, read_rows, schema_of
+from squircuit.cli.reading import is_image, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
 from squircuit.cli.scoring import require_mass
 from squircuit.cli.writing import (
@@ -34,6 +34,7 @@ from squircuit.cli.writing import (
     require_place,
     write_rows,
 )
+from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError
 from squircuit.inference.conditional import HOW
 from squircuit.models import SquaredCircuit
@@ -82,7 +83,8 @@ def complete(
         require_images(opened, f"--mask {mask}", "leave the cells to be filled empty")
     if is_picture(out):
         require_images(opened, str(out), "--out FILE.csv")
-    found = read_rows(opened, data, part).first(IMAGES if rows is None and is_image(opened) else rows)
+    found = read_rows(opened, data, part)
+    found = found.take(slice(IMAGES if rows is None and is_image(opened) else rows))
     masked = _masked(opened, found, mask, data, seed)
     require_room(count, *masked.x.shape)
     require_mass(opened)
@@ -104,7 +106,9 @@ def _require_method(method: str, count: int) -> None:
         raise ParameterError(f"--count {count}: there is one {method} only. Fix: --method sample.")
 
 
-def _masked(model: SquaredCircuit, rows: Rows, mask: str | None, data: str, seed: int) -> Rows:
+def _masked(
+    model: SquaredCircuit, rows: Rows[Tensor], mask: str | None, data: str, seed: int
+) -> Rows[Tensor]:
     missing = rows.missing
     if mask is not None:
         missing = missing | image_mask(mask, model.shape or (), len(rows.x), seed)
@@ -119,7 +123,7 @@ def _masked(model: SquaredCircuit, rows: Rows, mask: str | None, data: str, seed
 
 
 @torch.no_grad()
-def _filled(model: SquaredCircuit, rows: Rows, method: Any, count: int, seed: int) -> Tensor:
+def _filled(model: SquaredCircuit, rows: Rows[Tensor], method: Any, count: int, seed: int) -> Tensor:
     """Completions: (m, n, d)."""
     if method == "sample":
         return model.sample(count, given=rows.x, missing=rows.missing, seed=seed)

@@ -46,7 +46,7 @@ def mix(
         mixed = mixture(models, shares)
     except ParameterError as error:
         named = ", ".join(f"{number} is {file}" for number, file in enumerate(files))
-        raise ParameterError(f"{error} Model {named}.") from error
+        raise ParameterError(error.what, fix=error.fix + f". Model {named}") from error
     log_z = mixed.log_partition().item()
     members = [{"file": str(file), "notes": model.notes} for file, model in zip(files, models, strict=True)]
     mixed.save(out, {"command": context.obj["command"], "weights": shares, "members": members})

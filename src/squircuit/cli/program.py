@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
 import sys
 import traceback
@@ -17,7 +16,7 @@ import torch
 import typer
 from typer.core import TyperGroup
 
-from squircuit.errors import SquircuitError
+from squircuit.errors import SquircuitError, in_shell
 from squircuit.storage.words import printable
 
 FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS = 1, 2, 70, 130, 141
@@ -27,21 +26,6 @@ LONGEST = 600
 """Characters that are shown of what another library says of an error."""
 LONGEST_LINE = 1900
 """Characters of any line of ours; none is nearly as long unless a file makes it so."""
-SHELL = (
-    (re.compile(r"columns=\{'?([^':}]+)'?: '?([^'}]*)'?\}"), r"--columns \1=\2"),
-    (re.compile(r"\bresume=True\b"), "--resume"),
-    (re.compile(r"\brun='some/folder'"), "--run FOLDER"),
-    (re.compile(r"\brun='([^']*)'"), r"--run \1"),
-    (re.compile(r" For a file use read\(\)\."), ""),
-    (re.compile(r"\bpass folder= or set\b"), "set"),
-    (re.compile(r"\bpass (\w+=\S+), or another folder"), r"--set \1, or another folder"),
-    (re.compile(r", else pass delimiter="), ""),
-    (re.compile(r"; if the first line holds data, pass header=False"), ""),
-    (re.compile(r", or pass header=False if the first line holds data"), ""),
-    (re.compile(r", or set their schema to None"), ""),
-    (re.compile(r"\bpass a file of model\.save\(path\)"), "pass a file of squircuit fit --out"),
-)
-"""What errors of the library say for Python, and how it is said here."""
 
 
 class Program(TyperGroup):
@@ -92,7 +76,7 @@ def _without_traceback(words: list[str]) -> tuple[list[str], bool]:
 def _ended_by(error: BaseException) -> int:
     """Say what went wrong, if anything did, and return the exit code."""
     if isinstance(error, SquircuitError):
-        return _failed(str(error))
+        return _failed(in_shell(error))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return INTERRUPTED
     if _is_broken_pipe(error):
@@ -146,18 +130,6 @@ def _in_brackets(text: str) -> str:
     return f" ({text[:LONGEST]})" if text else ""
 
 
-def in_shell(message: str) -> str:
-    """A message of the library in the words of the command line.
-
-    Example:
-        >>> in_shell("Fix: leave it out, columns={'id': 'drop'}.")
-        'Fix: leave it out, --columns id=drop.'
-    """
-    for python, shell in SHELL:
-        message = python.sub(shell, message)
-    return message
-
-
 def _usage_error(error: Any) -> str:
     """What is wrong with the arguments, in one line."""
     context = getattr(error, "ctx", None)
@@ -167,7 +139,7 @@ def _usage_error(error: Any) -> str:
 
 
 def _failed(message: str, code: int = WRONG_INPUT) -> int:
-    _say(f"error: {one_line(in_shell(message))}")
+    _say(f"error: {one_line(message)}")
     return code
 
 
@@ -187,4 +159,4 @@ def _say(text: str) -> None:
 
 
 def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
-    _say(f"warning: {one_line(in_shell(str(message)))}")
+    _say(f"warning: {one_line(in_shell(message))}")

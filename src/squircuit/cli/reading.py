@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from squircuit import data
-from squircuit.data import Batches, Column, Dataset, Schema, Table
+from squircuit.data import Batches, Column, Dataset, Rows, Schema, Table
 from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
 from squircuit.storage.checks import shown
 
+CPU = torch.device("cpu")
 BEST = "best.safetensors"
 """The file of a run's folder that holds its model."""
 PARTS = ("train", "valid", "test")
@@ -28,17 +28,6 @@ SAMPLE = 20_000
 """Rows of a stream from which the structure of its model is made."""
 MOST_LINES = 24
 """Columns that are listed one by one."""
-
-
-class Rows(NamedTuple):
-    """Rows as a model takes them, and which of their cells are missing: (n, d) each."""
-
-    x: Tensor
-    missing: Tensor
-
-    def first(self, count: int | None) -> Rows:
-        """Some of the rows; None: all."""
-        return Rows(self.x[:count], self.missing[:count])
 
 
 def open_model(path: Path, device: torch.device) -> SquaredCircuit:
@@ -82,19 +71,18 @@ def is_streamed(name: str, wished: bool) -> bool:
 def sample_of(name: str, columns: dict[str, str] | None = None) -> Table:
     """Some rows of a file, drawn from all of it, with the types of all of its rows."""
     schema = data.scan(name, columns)
-    rows, missing = next(iter(Batches(name, batch=SAMPLE, like=schema)))
-    return Table(rows, missing, schema, name, (rows.shape[1],))
+    rows = next(iter(Batches(name, batch=SAMPLE, like=schema)))
+    return Table(rows, schema, name, (len(schema.columns),))
 
 
-def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows:
+def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows[Tensor]:
     """Rows of a data set or a file, encoded as the model's training data was."""
     if part not in PARTS:
         raise ParameterError(f"--part {part}: not known. Fix: one of {', '.join(PARTS)}.")
     if name in data.names():
         return part_rows(model, data.load(name), part)
     require_path(name)
-    table = data.read(name, like=schema_of(model))
-    return Rows(torch.from_numpy(table.rows), torch.from_numpy(table.missing))
+    return data.read(name, like=schema_of(model)).cells.to(CPU)
 
 
 def schema_of(model: SquaredCircuit) -> Schema:
@@ -139,7 +127,7 @@ def require_path(name: str) -> None:
     )
 
 
-def part_rows(model: SquaredCircuit, known: Dataset, part: str) -> Rows:
+def part_rows(model: SquaredCircuit, known: Dataset, part: str) -> Rows[Tensor]:
     """Rows of one part of a data set, which has as many columns as the model."""
     values = np.asarray(getattr(known, part))
     if values.shape[1] != model.structure.num_variables:
@@ -147,8 +135,7 @@ def part_rows(model: SquaredCircuit, known: Dataset, part: str) -> Rows:
             f"{known.name}: {values.shape[1]} columns, but the model has {model.structure.num_variables} "
             "variables. Fix: pass data like that of its training."
         )
-    x = torch.from_numpy(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
-    return Rows(x, torch.isnan(x))
+    return Rows.of(values.astype(np.float64 if values.dtype.kind == "f" else np.int64)).to(CPU)
 
 
 def _column(variable: int, domain: Domain | None) -> Column:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from squircuit.cli.arguments import Device, Json, ModelFile, Safe, Seed, chosen_device, require_room
 from squircuit.cli.drawing import write_images
-from squircuit.cli.reading import Rows, open_model, read_rows, schema_of
+from squircuit.cli.reading import open_model, read_rows, schema_of
 from squircuit.cli.report import Report
 from squircuit.cli.scoring import require_mass
 from squircuit.cli.writing import (
@@ -23,6 +23,7 @@ from squircuit.cli.writing import (
     require_place,
     write_rows,
 )
+from squircuit.data import Rows
 from squircuit.models import SquaredCircuit
 
 
@@ -70,7 +71,7 @@ def _write(out: Path, model: SquaredCircuit, drawn: Tensor, safe: bool) -> None:
 
 
 @torch.no_grad()
-def _drawn(model: SquaredCircuit, count: int, rows: Rows | None, seed: int) -> Tensor:
+def _drawn(model: SquaredCircuit, count: int, rows: Rows[Tensor] | None, seed: int) -> Tensor:
     """(n, d); with evidence the samples of its first row, then of its second, …"""
     if rows is None:
         return model.sample(count, seed=seed)

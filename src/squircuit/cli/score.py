@@ -10,11 +10,12 @@ import typer
 
 from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Safe, Seed, chosen_device
 from squircuit.cli.masks import named_mask
-from squircuit.cli.reading import Rows, open_model, read_rows
+from squircuit.cli.reading import open_model, read_rows
 from squircuit.cli.report import Report
 from squircuit.cli.scoring import score as scored
 from squircuit.cli.scoring import score_text
 from squircuit.cli.writing import as_csv, require_place, write_array
+from squircuit.data import Rows
 from squircuit.storage.atomic import replace
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from squircuit.cli.reading import Rows, is_image
+from squircuit.cli.reading import is_image
+from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit
 from squircuit.training.history import log_z_text
@@ -59,12 +60,12 @@ def score_text(found: dict[str, Any]) -> str:
 
 
 @torch.no_grad()
-def score(model: SquaredCircuit, rows: Rows) -> Score:
+def score(model: SquaredCircuit, rows: Rows[Tensor]) -> Score:
     """Scores of rows whose missing cells are marginalised; the model is in evaluation mode."""
     step = max(1, BLOCK // rows.x.shape[1])
-    blocks = [slice(start, start + step) for start in range(0, len(rows.x), step)]
+    blocks = [rows.take(slice(start, start + step)) for start in range(0, len(rows), step)]
     log_z = require_density(model)
-    log_p = torch.cat([_block(model, rows.x[block], rows.missing[block]) for block in blocks])
+    log_p = torch.cat([_log_prob(model, block) for block in blocks])
     _require_numbers(log_p)
     observed = max(1, int((~rows.missing).sum()))
     bits = -float(log_p.sum()) / (observed * math.log(2)) if is_image(model) else None
@@ -98,6 +99,6 @@ def _require_numbers(log_p: Tensor) -> None:
         )
 
 
-def _block(model: SquaredCircuit, x: Tensor, missing: Tensor) -> Tensor:
-    gaps = missing if bool(missing.any()) else None
-    return model.log_prob(x, gaps).double().cpu()  # rows from the host are checked, whatever the device
+def _log_prob(model: SquaredCircuit, rows: Rows[Tensor]) -> Tensor:
+    gaps = None if rows.is_complete else rows.missing
+    return model.log_prob(rows.x, gaps).double().cpu()  # rows from the host are checked, whatever the device

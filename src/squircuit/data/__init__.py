@@ -10,12 +10,15 @@ from squircuit.data.batches import Batches
 from squircuit.data.columns import Column
 from squircuit.data.download import data_folder
 from squircuit.data.idx import read_idx
-from squircuit.data.memory import table
 from squircuit.data.optional import MissingPackageError
 from squircuit.data.registry import Dataset, load, names, split, verify
-from squircuit.data.schema import Encoded, Schema
+from squircuit.data.rows import Rows
+from squircuit.data.schema import Schema
 from squircuit.data.synthetic import fresh, ring, spinner, spiral
-from squircuit.data.tabular import Table, read, scan
+from squircuit.data.tabular import Table, read, scan, table
+
+Encoded = Rows
+"""The name of `Rows` before."""
 
 __all__ = [
     "Batches",
@@ -23,6 +26,7 @@ __all__ = [
     "Dataset",
     "Encoded",
     "MissingPackageError",
+    "Rows",
     "Schema",
     "Table",
     "data_folder",

@@ -11,12 +11,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.data.as_is import AsIs
+from squircuit.data.frames import plain
+from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import ParquetSource
-from squircuit.data.schema import Encoded, Schema, plain
-from squircuit.data.sources import NumpySource, Source
+from squircuit.data.reading import Source
+from squircuit.data.rows import Rows
+from squircuit.data.schema import HostRows, Schema
 from squircuit.data.tabular import Table, chosen, matched, open_source
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, is_whole
 
 Order = NDArray[np.int64]
 WINDOW = 4
@@ -43,11 +45,11 @@ class Batches:
         drop_last: whether to leave out a last batch that is smaller.
 
     Yields:
-        `Encoded` (rows, missing), both (≤ batch, d).
+        `Rows`, (≤ batch, d).
 
     Example:
         >>> batches = Batches(np.arange(6.0).reshape(3, 2), batch=2, shuffle=False)
-        >>> [part.rows.tolist() for part in batches]
+        >>> [part.x.tolist() for part in batches]
         [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
         >>> batches.state_dict()
         {'epoch': 1, 'position': 0}
@@ -62,9 +64,9 @@ class Batches:
         like: Table | Schema | None = None,
         drop_last: bool = False,
     ) -> None:
-        if not isinstance(batch, int | np.integer) or batch < 1:
+        if not is_whole(batch, 1):
             raise ParameterError(f"batch={batch!r}. Fix: pass a whole number, at least 1.")
-        if not isinstance(seed, int | np.integer) or seed < 0:
+        if not is_whole(seed, 0):
             raise ParameterError(f"seed={seed!r}. Fix: pass a whole number, at least 0.")
         self.batch, self.shuffle, self.seed, self.drop_last = batch, shuffle, seed, drop_last
         self._rows = _opened(source, like.schema if isinstance(like, Table) else like)
@@ -79,7 +81,7 @@ class Batches:
         full, rest = divmod(self._rows.length, self.batch)
         return full + (rest > 0 and not self.drop_last)
 
-    def __iter__(self) -> Iterator[Encoded]:
+    def __iter__(self) -> Iterator[HostRows]:
         """The batches from the present position to the end of the epoch."""
         rng = np.random.default_rng([self.seed, self.epoch]) if self.shuffle else None
         stream = self._rows.stream(rng, self.position * self.batch, self.batch)
@@ -114,19 +116,17 @@ class _Array:
             )
         self.array, self.missing, self.length = array, missing, len(array)
 
-    def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[Encoded]:
+    def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[HostRows]:
         order = rng.permutation(self.length) if rng else None
         for first in range(start, self.length, batch):
             last = min(first + batch, self.length)
             yield self.take(slice(first, last) if order is None else order[first:last])
 
-    def take(self, chosen: slice | Order) -> Encoded:
+    def take(self, chosen: slice | Order) -> HostRows:
         rows = np.array(self.array[chosen])  # a copy: the mapped file is read-only
         if rows.dtype == np.float16:
             rows = rows.astype(np.float32)  # half precision is for keeping numbers, not for computing
-        if self.missing is not None:
-            return Encoded(rows, self.missing[chosen])
-        return Encoded(rows, np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, dtype=bool))
+        return Rows.of(rows) if self.missing is None else Rows(rows, self.missing[chosen])
 
 
 class _Mapped(_Array):
@@ -135,11 +135,10 @@ class _Mapped(_Array):
     def __init__(self, source: NumpySource, schema: Schema) -> None:
         self.source, self.schema, self.names = source, schema, matched(source, schema)
         self.columns, self.length = source.positions(self.names), len(source.array)
-        self.as_is = AsIs(schema)
 
-    def take(self, chosen: slice | Order) -> Encoded:
+    def take(self, chosen: slice | Order) -> HostRows:
         rows = self.source.array[chosen][:, self.columns]
-        if (quick := self.as_is.encode(rows)) is not None:
+        if (quick := self.schema.encode_numbers(rows)) is not None:
             return quick
         numbers = range(self.length)[chosen] if isinstance(chosen, slice) else chosen
         chunk = self.source.chunk(rows, self.names)
@@ -154,18 +153,19 @@ class _Groups:
         self.source, self.schema, self.length = source, schema, sum(source.sizes)
         self.names = matched(source, schema) if schema else chosen(source, None)[0]
 
-    def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[Encoded]:
-        ready: Encoded | None = None
+    def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[HostRows]:
+        ready: HostRows | None = None
         for window, order in self._windows(rng):
             skipped = min(start, len(order))
             start -= skipped
             if skipped == len(order):
                 continue  # given before: not even read
-            ready = _joined(ready, _part(self._read(window), order[skipped:]))
-            while len(ready.rows) >= batch:
-                yield _part(ready, slice(batch))
-                ready = _part(ready, slice(batch, None))
-        if ready is not None and len(ready.rows):
+            read = Rows.joined([self._encoded(group) for group in window]).take(order[skipped:])
+            ready = read if ready is None else Rows.joined([ready, read])
+            while len(ready) >= batch:
+                yield ready.take(slice(batch))
+                ready = ready.take(slice(batch, None))
+        if ready is not None and len(ready):
             yield ready
 
     def _windows(self, rng: np.random.Generator | None) -> Iterator[tuple[list[int], Order]]:
@@ -177,12 +177,7 @@ class _Groups:
             n = sum(self.source.sizes[group] for group in window)
             yield window, np.arange(n) if rng is None else rng.permutation(n)
 
-    def _read(self, window: list[int]) -> Encoded:
-        parts = [self._encoded(group) for group in window]
-        rows = np.concatenate([part.rows for part in parts])
-        return Encoded(rows, np.concatenate([part.missing for part in parts]))
-
-    def _encoded(self, group: int) -> Encoded:
+    def _encoded(self, group: int) -> HostRows:
         chunk = self.source.group(group, self.names)
         if self.schema is not None:
             return self.schema.encode_chunk(chunk)
@@ -192,8 +187,7 @@ class _Groups:
                     f"{self.source.path}, column {name!r}: it holds texts. "
                     f"Fix: pass like=scan({str(self.source.path)!r})."
                 )
-        rows = np.stack(chunk.cells, axis=1)
-        return Encoded(rows, np.isnan(rows))
+        return Rows.of(np.stack(chunk.cells, axis=1))
 
 
 def _opened(source: NDArray[Any] | Table | str | Path, schema: Schema | None) -> _Array | _Groups:
@@ -209,13 +203,3 @@ def _opened(source: NDArray[Any] | Table | str | Path, schema: Schema | None) ->
     raise DataError(
         f"{source}: only .npy and Parquet files stream. Fix: convert it, or pass read({str(source)!r})."
     )
-
-
-def _part(whole: Encoded, chosen: slice | Order) -> Encoded:
-    return Encoded(whole.rows[chosen], whole.missing[chosen])
-
-
-def _joined(first: Encoded | None, second: Encoded) -> Encoded:
-    if first is None:
-        return second
-    return Encoded(np.concatenate([first.rows, second.rows]), np.concatenate([first.missing, second.missing]))

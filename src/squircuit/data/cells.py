@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.errors import DataError
+from squircuit.errors import DataError, Wording
 
 Cells = NDArray[Any]
 """One column as read: float64 with NaN for missing, or objects, texts with None for missing."""
@@ -20,6 +22,8 @@ Place = Callable[[int], str]
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Texts, in any case, that mean a missing value."""
+EMPTY = frozenset(f(text) for text in MISSING for f in (str, str.upper, str.title))
+"""Those as they are mostly written."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What begins a formula in a spreadsheet, also in the wide letters of East Asia."""
 SEVERAL = (np.ndarray, list, tuple, dict, set, frozenset)
@@ -32,6 +36,16 @@ NOT_KNOWN = frozenset({"NAType", "NaTType"})
 """The types of pandas' marks for missing values."""
 
 
+def read_as(name: str, kind: str) -> Wording:
+    """The argument, or the option, that reads a column as some type.
+
+    Example:
+        >>> read_as("id", "drop").python, read_as("my id", "drop").shell
+        ("columns={'id': 'drop'}", "--columns 'my id=drop'")
+    """
+    return Wording(f"columns={{{name!r}: {kind!r}}}", f"--columns {shlex.quote(f'{name}={kind}')}")
+
+
 def as_cells(values: Iterable[Any]) -> Cells:
     """A column from memory as cells; numbers and truth values with missing ones among them are numbers.
 
@@ -39,7 +53,7 @@ def as_cells(values: Iterable[Any]) -> Cells:
         >>> as_cells([True, None, False]), as_cells(["a", 1])
         (array([ 1., nan,  0.]), array(['a', 1], dtype=object))
     """
-    array = values if isinstance(values, np.ndarray) else _objects(list(values))
+    array = values if isinstance(values, np.ndarray) else objects(list(values))
     if array.dtype == object and not any(isinstance(cell, str) for cell in array):
         found = [number(cell) for cell in array]
         if None not in found:
@@ -63,7 +77,7 @@ def _require_characters(texts: Cells) -> None:
         raise DataError("texts with bytes that are no characters. Fix: write the data again.")
 
 
-def _objects(values: list[Any]) -> Cells:
+def objects(values: list[Any]) -> Cells:
     """A column of objects, also of objects that NumPy would take for rows."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
@@ -122,10 +136,21 @@ def number(cell: Any) -> float | None:
 def numbers(cells: Cells) -> tuple[Values, int | None]:
     """A column as numbers, NaN for missing, and the first row that holds none (it is NaN, too)."""
     if cells.dtype != object:
-        return cells.astype(np.float64), None
-    found = [number(cell) for cell in cells]
-    wrong = next((row for row, value in enumerate(found) if value is None), None)
+        return cells.astype(np.float64, copy=False), None
+    entries = cells.tolist()
+    with suppress(TypeError, ValueError, OverflowError):  # mostly all are numbers, written as Python does
+        if "_" not in "".join(entries):
+            return np.array([math.nan if entry in EMPTY else float(entry) for entry in entries]), None
+    found = of_each(number, cells)
+    wrong = found.index(None) if None in found else None
     return np.array([math.nan if value is None else value for value in found], dtype=np.float64), wrong
+
+
+def of_each(function: Callable[[Any], Any], cells: Cells) -> list[Any]:
+    """A function of every cell, which looks at each different text once: a column of texts has mostly few."""
+    entries = cells.tolist()
+    known = {entry: function(entry) for entry in {entry for entry in entries if type(entry) is str}}
+    return [known[entry] if type(entry) is str else function(entry) for entry in entries]
 
 
 def as_numbers(cells: Cells, name: str, place: Place) -> Values:
@@ -133,8 +158,11 @@ def as_numbers(cells: Cells, name: str, place: Place) -> Values:
     values, wrong = numbers(cells)
     if wrong is not None:
         raise DataError(
-            f"{place(wrong)}, column {name!r}: {shown(cells[wrong])} is not a number. Fix: correct the cell, "
-            f"leave it empty (missing), or read the column as columns={{{name!r}: 'categorical'}}."
+            f"{shown(cells[wrong])} is not a number",
+            where=f"{place(wrong)}, column {name!r}",
+            value=cells[wrong],
+            fix="correct the cell, leave it empty (missing), or read the column as "
+            + read_as(name, "categorical"),
         )
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))

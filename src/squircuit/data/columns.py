@@ -10,19 +10,24 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 
-from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, shown
-from squircuit.data.facts import FAR, NEAR
+from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, of_each, read_as, shown
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
 from squircuit.families.checks import is_finite
+from squircuit.families.domain import Finite
 
 Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
 KINDS: tuple[str, ...] = get_args(Kind)
+FAR, NEAR = 1e30, 1e-30
+"""Models compute in single precision, which ends at 3e38 and 1e-38."""
 MANY = 2**16
 """More states than a column has."""
 REACH = 10.0
 """Scales from the mean within which all data seen shall lie: much further out Hermite functions are 0."""
+GONE, STRANGE = -1, -2
+"""In place of the number of a state."""
 DISCRETE = ("binary", "categorical", "count")
 
 
@@ -69,7 +74,7 @@ class Column:
             return int(self.high - self.low) + 1
         return len(self.categories)
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
         """Whether the cells are texts; else they are numbers."""
         return any(isinstance(category, str) for category in self.categories)
@@ -80,6 +85,17 @@ class Column:
         if self.kind == "count":
             return tuple(range(int(self.low), int(self.high) + 1))
         return self.categories if self.is_discrete else None
+
+    @property
+    def first_state(self) -> float | None:
+        """The number that 0 stands for, where 1, 2, … stand for the next ones; None where they do not."""
+        if self.kind in ("count", "continuous"):
+            return self.low if self.kind == "count" else 0.0
+        if self.is_text or not self.categories or not math.isfinite(self.categories[0]):
+            return None
+        first = self.categories[0]
+        follow = self.size == 1 or self.categories == tuple(range(int(first), int(first) + self.size))
+        return float(first) if follow else None
 
     def encodes_like(self, other: Column) -> bool:
         """Whether a number means the same in both columns, as far as both know it."""
@@ -119,24 +135,29 @@ class Column:
     def _require_spread(self) -> None:
         if not NEAR <= max(self.scale, self.high - self.low) <= FAR * REACH:
             raise DataError(
-                f"column {self.name!r}: its numbers, {self.low:g} to {self.high:g}, are too close or too far "
-                f"apart for single precision. Fix: use another unit, or leave it out, "
-                f"columns={{{self.name!r}: 'drop'}}."
+                f"its numbers, {self.low:g} to {self.high:g}, are too close or too far apart for single "
+                "precision",
+                where=f"column {self.name!r}",
+                fix="use another unit, or leave it out, " + read_as(self.name, "drop"),
             )
 
-    def encode(self, cells: Cells, place: Place) -> tuple[Values, Mask]:
-        """Numbers and the mask of missing cells, (n,) each; missing is 0 where discrete, NaN elsewhere."""
+    def encode(self, cells: Cells, place: Place, unknown: Mask | None = None) -> tuple[Values, Mask]:
+        """Numbers and the mask of missing cells, (n,) each; missing is 0 where discrete, NaN elsewhere.
+
+        Args:
+            cells: (n,).
+            place: where a row was read, for errors.
+            unknown: (n,), where to note values that are no state of this column, which then count as
+                missing; None: they are refused.
+        """
         if self.is_text:
-            return self._codes(cells, place)
+            return self._codes(cells, place, unknown)
         values = as_numbers(cells, self.name, place)
-        missing = np.isnan(values)
         if self.kind == "count":
-            values = self._levels(values, missing, place)
-        elif self.is_discrete:
-            values = self._codes(values, place)[0]
-        elif self.kind == "periodic":
-            values = wrap(values, self.low, self.high)
-        return values, missing
+            return self._levels(values, place, unknown)
+        if self.is_discrete:
+            return self._codes(values, place, unknown)
+        return wrap(values, self.low, self.high) if self.kind == "periodic" else values, np.isnan(values)
 
     def decode(self, value: float) -> Any:
         """The original value of an encoded one; None for NaN, which means missing."""
@@ -154,21 +175,21 @@ class Column:
     def _states(self) -> dict[Any, int]:
         return {category: state for state, category in enumerate(self.categories)}
 
-    def _codes(self, cells: Cells, place: Place) -> tuple[Values, Mask]:
-        names, rows, inverse = np.unique(
-            _keys(cells, self.is_text), return_index=True, return_inverse=True
-        )  # each distinct cell is looked up once
-        codes = np.array([self._state(name, place(int(row))) for name, row in zip(names, rows, strict=True)])
-        found = codes.astype(np.float64)[inverse] if len(names) else np.zeros(0)
+    def _codes(self, cells: Cells, place: Place, unknown: Mask | None) -> tuple[Values, Mask]:
+        found = np.array(of_each(self._code, cells), dtype=np.float64)
+        strange = found == STRANGE
+        if unknown is not None:
+            unknown |= strange
+        elif strange.any():
+            row = int(np.argmax(strange))
+            raise self._unknown(str(cells[row]), place(row))
         return np.where(found < 0, 0.0, found), found < 0
 
-    def _state(self, cell: Any, where: str) -> int:
-        """The number of a state, −1 for missing."""
+    def _code(self, cell: Any) -> int:
+        """The number of a state; `GONE` for missing, `STRANGE` for what is no state."""
         if is_missing(cell):
-            return -1
-        if cell not in self._states:
-            raise self._unknown(str(cell), where)
-        return self._states[cell]
+            return GONE
+        return self._states.get(_text(cell) if self.is_text else cell, STRANGE)
 
     def _unknown(self, cell: str, where: str) -> DataError:
         known = ", ".join(shown(category) for category in self.categories[:8])
@@ -179,16 +200,21 @@ class Column:
             "Fix: correct the cell, leave it empty (missing), or train with data that has it."
         )
 
-    def _levels(self, values: Values, missing: Mask, place: Place) -> Values:
-        inside = (values >= self.low) & (values <= self.high) & (values == np.floor(values)) | missing
-        if not inside.all():
-            row = int(np.argmin(inside))
+    def _levels(self, values: Values, place: Place, unknown: Mask | None) -> tuple[Values, Mask]:
+        missing = np.isnan(values)
+        outside = ~Finite(self.size).contains(torch.from_numpy(values - self.low)).numpy() & ~missing
+        if unknown is not None:
+            unknown |= outside
+        elif outside.any():
+            row = int(np.argmax(outside))
             raise DataError(
-                f"{place(row)}, column {self.name!r}: {values[row]:g} is not one of the integers "
-                f"{self.low:g} to {self.high:g}. Fix: correct the cell, leave it empty (missing), or read "
-                f"the training data with a wider range: columns={{{self.name!r}: 'count:{self.low:g}:HIGH'}}."
+                f"{values[row]:g} is not one of the integers {self.low:g} to {self.high:g}",
+                where=f"{place(row)}, column {self.name!r}",
+                value=float(values[row]),
+                fix="correct the cell, leave it empty (missing), or read the training data with a wider "
+                "range: " + read_as(self.name, f"count:{self.low:g}:HIGH"),
             )
-        return np.where(missing, 0.0, values - self.low)
+        return np.where(missing | outside, 0.0, values - self.low), missing | outside
 
 
 def wrap(values: Values, low: float, high: float) -> Values:
@@ -200,13 +226,6 @@ def wrap(values: Values, low: float, high: float) -> Values:
     """
     turned: Values = low + np.mod(values - low, high - low)
     return np.where(turned >= high, low, turned)  # the modulus of −1e-20 rounds up to the period
-
-
-def _keys(cells: Cells, text: bool) -> Cells:
-    """Cells as one comparable type; missing texts become ""."""
-    if not text:
-        return cells
-    return np.array(["" if is_missing(cell) else _text(cell) for cell in cells], dtype=str)
 
 
 def _text(cell: Any) -> str:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squircuit.data.idx import plain_bytes, unzipped
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, Wording
 from squircuit.storage.atomic import replace
 from squircuit.storage.words import one_line, without_fix
 
 Progress = Callable[[str, int, int], None]
 """Called with the file's name, the bytes done, and the bytes in all (0: unknown)."""
 
+ELSEWHERE = Wording("pass folder= or set SQUIRCUIT_DATA", "set SQUIRCUIT_DATA")
 CHUNK = 1 << 18
 TIMEOUT = 30.0
 """Seconds without a byte before a mirror is given up."""
@@ -56,9 +57,7 @@ def data_folder(folder: str | Path | None = None) -> Path:
     try:
         return Path(chosen).expanduser()
     except (TypeError, RuntimeError) as error:  # a user who has no home
-        raise ParameterError(
-            f"{chosen!r} is no folder ({one_line(error)}). Fix: pass folder= or set SQUIRCUIT_DATA."
-        ) from error
+        raise ParameterError(f"{chosen!r} is no folder ({one_line(error)})", fix=ELSEWHERE) from error
 
 
 def fetch(files: Sequence[RemoteFile], folder: Path, progress: Progress | None = None) -> list[bytes]:
@@ -78,9 +77,7 @@ def is_there(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: cannot be opened ({one_line(error)}). Fix: pass another folder= or set SQUIRCUIT_DATA."
-        ) from error
+        raise DataError(f"cannot be opened ({one_line(error)})", where=str(path), fix=ELSEWHERE) from error
 
 
 def verified(file: RemoteFile, folder: Path) -> bytes:
@@ -117,7 +114,7 @@ def _download(file: RemoteFile, folder: Path, missing: Sequence[RemoteFile], pro
             # URLError and timeouts are OSErrors; addresses, also those a mirror sends us to, ValueErrors
             reasons.append(f"{url}: {without_fix(error)}")
     else:
-        raise DataError(_what_to_put_where(folder, missing, reasons))
+        raise _not_received(folder, missing, reasons)
     _write(folder / file.path, content)
 
 
@@ -162,17 +159,18 @@ def _write(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{path.parent}: the folder cannot be made ({one_line(error)}). "
-            "Fix: pass another folder= or set SQUIRCUIT_DATA."
+            f"the folder cannot be made ({one_line(error)})", where=str(path.parent), fix=ELSEWHERE
         ) from error
     replace(path, packed)
 
 
-def _what_to_put_where(folder: Path, missing: Sequence[RemoteFile], reasons: Sequence[str]) -> str:
+def _not_received(folder: Path, missing: Sequence[RemoteFile], reasons: Sequence[str]) -> DataError:
+    """Says which files to put where."""
     wanted = "; ".join(f"{folder / file.path} from {file.urls[0]}" for file in missing if file.urls)
     why = " ".join("; ".join(reasons).split()) or "no mirror is known"
-    return (
-        f"cannot download {Path(missing[0].path).name} ({why}). Fix: with a network, try again; without one, "
-        f"put these files there (as they are, or gzip-compressed under these names), or pass folder= or set "
-        f"SQUIRCUIT_DATA to where they are: {' '.join(wanted.split())}."
+    return DataError(
+        f"cannot download {Path(missing[0].path).name} ({why})",
+        value=missing[0].path,
+        fix="with a network, try again; without one, put these files there (as they are, or gzip-compressed "
+        "under these names), or " + ELSEWHERE + f" to where they are: {' '.join(wanted.split())}",
     )

@@ -1,15 +1,37 @@
-"""The type of a column: inferred from what was seen of it, or as the user says."""
+"""The type of a column: inferred from what was seen of it piece by piece, or as the user says."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
-from squircuit.data.cells import shown
-from squircuit.data.columns import KINDS, Column, Kind
-from squircuit.data.facts import FAR, MOST, NEAR, Facts
+import numpy as np
+
+from squircuit.data.cells import (
+    Cells,
+    Mask,
+    Place,
+    Values,
+    is_missing,
+    number,
+    numbers,
+    of_each,
+    read_as,
+    shown,
+)
+from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
 from squircuit.errors import DataError, ParameterError, suggestion
 
+MOST = 4096
+"""Distinct values are counted up to here."""
+BLOCK = 2**20
+"""Numbers of a table that are looked at at once."""
+SHORT = 64
+"""Up to here Python finds different numbers faster than NumPy."""
 FEW = 256
 """The most states of a column that is inferred to be discrete."""
 
@@ -18,6 +40,167 @@ EXACT = 2.0**53
 
 LIKE_A_NUMBER = re.compile(r"[-+]?[€$£]?\d[\d.,' ]*[%€$£]?")
 """A number with a decimal comma, marks between thousands, or a unit."""
+
+
+class Text(NamedTuple):
+    """A cell that is no number, and where it is."""
+
+    cell: str
+    where: str
+
+
+class Number(NamedTuple):
+    """A number, and where it is."""
+
+    size: float
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts about the cells of a column; those of two pieces add up to those of the whole.
+
+    Args:
+        missing, count: cells that are missing, and others.
+        numbers: how many of the others are numbers.
+        low, high, mean, squares: of the finite numbers; squares is Σ (x − mean)².
+        integral: whether every number is an integer.
+        distinct: different values, numbers or (of cells read as objects) texts; at most `MOST` + 1.
+        text: the first cell that is no number.
+        farthest: of numbers that no model computes with, the one that is farthest from 0, and where it is.
+
+    Example:
+        >>> here = lambda row: f"row {row}"
+        >>> seen = Facts.of(np.array([1.0, 2.0]), here) + Facts.of(np.array([6.0, np.nan]), here)
+        >>> seen.count, seen.missing, seen.mean, seen.deviation, seen.integral
+        (3, 1, 3.0, 2.160246899469287, True)
+    """
+
+    missing: int = 0
+    count: int = 0
+    numbers: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    mean: float = 0.0
+    squares: float = 0.0
+    integral: bool = True
+    distinct: frozenset[Any] = frozenset()
+    text: Text | None = None
+    farthest: Number | None = None
+
+    @staticmethod
+    def of(cells: Cells, place: Place) -> Facts:
+        """The facts of one piece of a column."""
+        return Facts.of_columns([cells], place)[0]
+
+    @staticmethod
+    def of_columns(columns: Sequence[Cells], place: Place) -> list[Facts]:
+        """The facts of pieces of columns of one length, many columns at a time: some tables have 10⁵."""
+        width = max(1, BLOCK // max(1, len(columns[0])))
+        parts = (columns[start : start + width] for start in range(0, len(columns), width))
+        return [facts for part in parts for facts in _together(part, place)]
+
+    def __add__(self, other: Facts) -> Facts:
+        n, m = self.numbers, other.numbers
+        total, step = max(n + m, 1), other.mean - self.mean
+        return Facts(
+            missing=self.missing + other.missing,
+            count=self.count + other.count,
+            numbers=n + m,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            mean=self.mean + step * m / total,
+            squares=self.squares + other.squares + step * step * n * m / total,
+            integral=self.integral and other.integral,
+            distinct=_union(self.distinct, other.distinct),
+            text=self.text or other.text,
+            farthest=max((n for n in (self.farthest, other.farthest) if n), default=None),
+        )
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the numbers."""
+        return math.sqrt(self.squares / max(self.numbers, 1))
+
+    def categories(self) -> tuple[Any, ...]:
+        """The distinct values in order: numbers (integers where they are), or texts if any cell is one."""
+        if self.text is not None:
+            return tuple(sorted({str(value) for value in self.distinct}))
+        return tuple(sorted({_plain(value) for value in self.distinct}))
+
+
+def _together(columns: Sequence[Cells], place: Place) -> list[Facts]:
+    """The facts of some columns, whose numbers are computed with as one (d, n) array."""
+    read = [numbers(cells) for cells in columns]
+    values = np.concatenate([found for found, _ in read]).reshape(len(columns), -1)
+    length, known, gaps = values.shape[1], np.isfinite(values), np.isnan(values)
+    mean, squares = _moments(values, known)
+    moments = (
+        np.where(known, values, math.inf).min(axis=1, initial=math.inf).tolist(),
+        np.where(known, values, -math.inf).max(axis=1, initial=-math.inf).tolist(),
+        mean.tolist(),
+        squares.tolist(),
+        (~known | (values == np.floor(values))).all(axis=1).tolist(),
+    )
+    found = []
+    shared: dict[frozenset[Any], frozenset[Any]] = {}  # the columns of an image have mostly the same ones
+    far = _farthest(values, known, place)
+    parts = zip(columns, read, gaps.sum(axis=1).tolist(), far, *moments, strict=True)
+    for cells, (own, wrong), gap, farthest, low, high, middle, square, whole in parts:
+        gone = gap if wrong is None else sum(of_each(is_missing, cells))
+        text = None if wrong is None else Text(str(cells[wrong]), place(wrong))
+        distinct = _distinct(cells, own)
+        distinct = shared.setdefault(distinct, distinct)
+        found.append(
+            Facts(
+                gone, length - gone, length - gap, low, high, middle, square, whole, distinct, text, farthest
+            )
+        )
+    return found
+
+
+def _moments(values: Values, known: Mask) -> tuple[Values, Values]:
+    """Means and Σ (x − mean)² of columns, of the known of their values, (d, n); (d,) each.
+
+    They are infinite where numbers are too large, which `infer` says with their place.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.where(known, values, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        return mean, np.where(known, np.square(values - mean[:, None]), 0.0).sum(axis=1)
+
+
+def _farthest(values: Values, known: Mask, place: Place) -> list[Number | None]:
+    sizes = np.where(known, np.abs(values), 0.0)
+    found: list[Number | None] = [None] * len(values)
+    for column in np.flatnonzero(sizes.max(axis=1, initial=0.0) > FAR).tolist():
+        row = int(np.argmax(sizes[column]))
+        found[column] = Number(float(sizes[column, row]), place(row))
+    return found
+
+
+def _distinct(cells: Cells, values: Values) -> frozenset[Any]:
+    """Texts of cells that were read as objects, because "01" may turn out to be a text; else numbers."""
+    if cells.dtype != object:
+        different = values if len(values) <= SHORT else np.unique(values)
+        return _union(frozenset(v for v in different.tolist() if v == v), frozenset())
+    found: set[str] = set()
+    for cell in set(cells.tolist()):
+        if not is_missing(cell):
+            found.add(str(cell).strip())
+        if len(found) > MOST:
+            break  # too many to be categories: which they are does not matter
+    return frozenset(found)
+
+
+def _union(left: frozenset[Any], right: frozenset[Any]) -> frozenset[Any]:
+    union = left | right
+    return union if len(union) <= MOST else frozenset(list(union)[: MOST + 1])
+
+
+def _plain(value: Any) -> int | float:
+    read = number(value)
+    exact = math.nan if read is None else read
+    return int(exact) if math.isfinite(exact) and exact == int(exact) else exact
 
 
 def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Column:
@@ -34,15 +217,15 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
             or "periodic:PERIOD:START".
 
     Example:
-        >>> import numpy as np
         >>> seen = Facts.of(np.array([0.0, 3.0, 7.0]), str)
         >>> infer("n", seen, "data.csv").family(), infer("n", seen, "data.csv", "categorical").categories
         (Categorical(size=8, ordered=True), (0, 3, 7))
     """
     if facts.count == 0 and wish in (None, "continuous"):
         raise DataError(
-            f"{source}, column {name!r}: every cell is missing. "
-            f"Fix: leave it out, columns={{{name!r}: 'drop'}}."
+            "every cell is missing",
+            where=f"{source}, column {name!r}",
+            fix="leave it out, " + read_as(name, "drop"),
         )
     kind, numbers = _parsed(name, wish or _guess(name, facts, source))
     if kind in ("binary", "categorical"):
@@ -70,22 +253,30 @@ def _guess(name: str, facts: Facts, source: str) -> str:
 def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> None:
     """Texts that look like a typing error among numbers, or like names: better asked than modelled."""
     assert facts.text is not None
-    ways = f"columns={{{name!r}: 'categorical'}} to keep it or columns={{{name!r}: 'drop'}} to leave it out"
+    where = f"{facts.text.where}, column {name!r}"
+    ways = read_as(name, "categorical") + " to keep it or " + read_as(name, "drop") + " to leave it out"
     if 2 * facts.numbers > facts.count:
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} is not a number, but most of the "
-            f"column is. Fix: correct the cell, leave it empty (missing), or say {ways}."
+            f"{shown(facts.text.cell)} is not a number, but most of the column is",
+            where=where,
+            value=facts.text.cell,
+            fix="correct the cell, leave it empty (missing), or say " + ways,
         )
     if all(LIKE_A_NUMBER.fullmatch(str(value)) for value in facts.distinct):
         raise DataError(
-            f"{facts.text.where}, column {name!r}: {shown(facts.text.cell)} looks like a number, but is not "
-            f"written as one. Fix: write a decimal point, and no units or commas; or say {ways}."
+            f"{shown(facts.text.cell)} looks like a number, but is not written as one",
+            where=where,
+            value=facts.text.cell,
+            fix="write a decimal point, and no units or commas; or say " + ways,
         )
     if distinct > FEW:
         more = "more than " if distinct > MOST else ""
         raise DataError(
-            f"{source}, column {name!r}: {more}{min(distinct, MOST)} different texts, such as "
-            f"{shown(facts.text.cell)}; it seems to hold names or dates. Fix: say {ways}."
+            f"{more}{min(distinct, MOST)} different texts, such as {shown(facts.text.cell)}; it seems to "
+            "hold names or dates",
+            where=f"{source}, column {name!r}",
+            value=facts.text.cell,
+            fix="say " + ways,
         )
 
 
@@ -127,9 +318,9 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
     if len(categories) > most or not categories:
         some = ", ".join(shown(category) for category in categories[:4])
         raise DataError(
-            f"{source}, column {name!r}: {len(categories)} different values ({some}, …) where a "
-            f"{kind} column has 1 to {most}. "
-            f"Fix: choose another type, or leave it out with columns={{{name!r}: 'drop'}}."
+            f"{len(categories)} different values ({some}, …) where a {kind} column has 1 to {most}",
+            where=f"{source}, column {name!r}",
+            fix="choose another type, or leave it out with " + read_as(name, "drop"),
         )
     exact: Kind = "binary" if kind == "binary" else "categorical"
     return Column(name, exact, categories, missing=facts.missing)
@@ -174,8 +365,10 @@ def _periodic(name: str, facts: Facts, source: str, numbers: list[float]) -> Col
 def _continuous(name: str, facts: Facts, source: str) -> Column:
     if len(facts.distinct) == 1:
         raise DataError(
-            f"{source}, column {name!r}: constant ({facts.low:g}), so it has no density. Fix: leave it out, "
-            f"columns={{{name!r}: 'drop'}}, or keep it as 'categorical'."
+            f"constant ({facts.low:g}), so it has no density",
+            where=f"{source}, column {name!r}",
+            value=facts.low,
+            fix="leave it out, " + read_as(name, "drop") + ", or keep it as 'categorical'",
         )
     _refuse_far_numbers(name, facts, source)
     scale = facts.deviation or facts.high - facts.low  # squares of 1e-162 are 0; no model takes them
@@ -188,7 +381,8 @@ def _refuse_far_numbers(name: str, facts: Facts, source: str) -> None:
         return
     size, where = facts.farthest
     raise DataError(
-        f"{where if source in where else f'{source}, {where}'}, column {name!r}: ±{size:g} is too large, "
-        f"{FAR:g} is the most. Fix: correct the cell, leave it empty (missing), or leave the column out, "
-        f"columns={{{name!r}: 'drop'}}."
+        f"±{size:g} is too large, {FAR:g} is the most",
+        where=f"{where if source in where else f'{source}, {where}'}, column {name!r}",
+        value=size,
+        fix="correct the cell, leave it empty (missing), or leave the column out, " + read_as(name, "drop"),
     )

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from squircuit.data.cells import Cells
+from squircuit.data.cells import Cells, read_as
 from squircuit.data.optional import need
-from squircuit.data.reading import readable, require_names
+from squircuit.data.reading import Source, readable, require_names
 from squircuit.data.schema import Chunk
-from squircuit.data.sources import Source
 from squircuit.errors import DataError
 
 
@@ -61,6 +60,7 @@ class ParquetSource(Source):
         if any(test(kind) for test in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
             return column.cast(self._arrow.float64(), safe=False).to_numpy()  # type: ignore[no-any-return]
         raise DataError(
-            f"{self.path}, column {name!r}: the type {kind} is neither number nor text. "
-            f"Fix: convert it, or leave it out with columns={{{name!r}: 'drop'}}."
+            f"the type {kind} is neither number nor text",
+            where=f"{self.path}, column {name!r}",
+            fix="convert it, or leave it out with " + read_as(name, "drop"),
         )

@@ -1,13 +1,19 @@
-"""What every reader of files shares: one clear error for whatever is wrong, and limits."""
+"""What every reader of rows shares: how rows are asked for, one clear error for whatever is wrong, limits."""
 
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from squircuit.errors import DataError, SquircuitError
+import numpy as np
+from numpy.typing import NDArray
+
+from squircuit.data.schema import Chunk
+from squircuit.errors import DataError, SquircuitError, Wording
 from squircuit.storage.checks import shown
 from squircuit.storage.limits import memory
 from squircuit.storage.words import one_line, printable
@@ -18,6 +24,34 @@ LONGEST = 500
 """Characters of the name of a column, as messages write it."""
 SMALL, RATIO = 2**26, 128
 """Bytes that any gzip file may hold, and how many each of its bytes adds; images take a tenth as gzip."""
+
+
+class Source(ABC):
+    """A file of rows.
+
+    Attributes:
+        path: of the file.
+        names: of its columns; "0", "1", … where the file has none.
+        named: whether the file has names.
+        guessed: whether nobody said that it has names, so that its first row may have been taken for them.
+        wish: the type of every column, where the file says it, as for `infer`.
+        shape: of one row, where it is an image, else None.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    named: bool = True
+    guessed: bool = False
+    wish: str | None = None
+    shape: tuple[int, ...] | None = None
+
+    @abstractmethod
+    def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
+        """The rows from the first to the last, some at a time, with the columns of these names."""
+
+    def positions(self, names: Sequence[str]) -> list[int]:
+        where = {name: position for position, name in enumerate(self.names)}
+        return [where[name] for name in names]
 
 
 @contextmanager
@@ -58,7 +92,7 @@ def require_memory(path: Path, needed: int) -> None:
         raise too_large(path)
 
 
-def require_names(path: Path, names: Sequence[str], fix: str = "") -> None:
+def require_names(path: Path, names: Sequence[str], fix: str | Wording = "") -> None:
     """Refuse columns without a name of their own, in one pass."""
     if len(names) > MOST_COLUMNS:
         raise DataError(f"{path}: {len(names):,} columns. Fix: pass at most {MOST_COLUMNS:,}.")
@@ -67,13 +101,16 @@ def require_names(path: Path, names: Sequence[str], fix: str = "") -> None:
         if not name or name in seen:
             index = "; an index that pandas wrote is left out by to_csv(…, index=False)"
             raise DataError(
-                f"{path}: the name {name!r} of column {position} is {'there twice' if name else 'empty'}. "
-                f"Fix: give every column a name of its own{'' if name or position else index}{fix}."
+                f"the name {name!r} of column {position} is {'there twice' if name else 'empty'}",
+                where=str(path),
+                value=name,
+                fix=f"give every column a name of its own{'' if name or position else index}" + fix,
             )
         if len(repr(name)) > LONGEST:
             raise DataError(
-                f"{path}: the name {printable(name, 40)!r} of column {position} has {len(name):,} "
-                f"characters. Fix: give it a shorter one{fix}."
+                f"the name {printable(name, 40)!r} of column {position} has {len(name):,} characters",
+                where=str(path),
+                fix="give it a shorter one" + fix,
             )
         seen.add(name)
 
@@ -109,3 +146,15 @@ def decompressed(content: bytes, where: str) -> bytes:
             raise DataError(f"{where}: damaged gzip file (it is cut off). Fix: delete it and fetch it again.")
         rest = unpacker.unused_data
     return bytes(found)
+
+
+def numbered(width: int) -> tuple[str, ...]:
+    """Names for columns that have none."""
+    return tuple(str(i) for i in range(width))
+
+
+def wish_of(array: NDArray[Any]) -> str | None:
+    """Bytes are pictures: the same levels for all columns."""
+    if array.dtype not in (np.bool_, np.uint8):
+        return None
+    return f"count:0:{255 if array.max() > 1 else 1}"

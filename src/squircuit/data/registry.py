@@ -16,7 +16,7 @@ from squircuit.data.download import Progress, RemoteFile, data_folder, fetch, is
 from squircuit.data.idx import parse_idx
 from squircuit.data.optional import need
 from squircuit.data.synthetic import GENERATORS
-from squircuit.errors import DataError, ParameterError, suggestion
+from squircuit.errors import DataError, ParameterError, Wording, suggestion
 from squircuit.families import Family
 
 Array = NDArray[Any]
@@ -109,7 +109,9 @@ def verify(name: str, folder: str | Path | None = None) -> dict[str, str]:
 def _known(name: str) -> None:
     if name not in names():
         raise ParameterError(
-            f"there is no data set {name!r}. Fix: {suggestion(name, names())} For a file use read()."
+            f"there is no data set {name!r}",
+            value=name,
+            fix=suggestion(name, names()) + Wording(" For a file use read().", ""),
         )
 
 

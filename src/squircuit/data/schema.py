@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from squircuit.data.cells import Cells, Mask, Place, as_cells, shown
 from squircuit.data.columns import Column, column_from_dict
+from squircuit.data.frames import is_frame, named_columns, plain
+from squircuit.data.rows import Rows
 from squircuit.errors import DataError, FormatError
 from squircuit.families import Family
-from squircuit.storage.words import listed, one_line, printable
+from squircuit.families.domain import Domains, Finite, Line
+from squircuit.storage.words import listed, one_line
 
-KNOWN_TO_NUMPY = (torch.float16, torch.float32, torch.float64)
-"""It knows neither bfloat16 nor float8."""
-Rows = NDArray[Any]
-"""(n, d), int64 where every column is discrete, else float64."""
-
-
-class Encoded(NamedTuple):
-    """Rows as a model takes them, and which cells are missing (their values are 0 or NaN), (n, d) each."""
-
-    rows: Rows
-    missing: Mask
+HostRows = Rows[NDArray[Any]]
+"""x: int64 where every column is discrete, else float64; what is missing is 0 where discrete, else NaN."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +40,10 @@ class Schema:
     Example:
         >>> schema = Schema((Column("sex", "binary", ("f", "m")), Column("height", "continuous", loc=1.7)))
         >>> encoded = schema.encode([["m", 1.8], ["f", None]])
-        >>> encoded.rows
+        >>> encoded.x
         array([[1. , 1.8],
                [0. , nan]])
-        >>> schema.decode(encoded.rows)
+        >>> schema.decode(encoded.x)
         [['m', 1.8], ['f', None]]
         >>> [type(family).__name__ for family in schema.families()]
         ['Categorical', 'Hermite']
@@ -78,7 +72,7 @@ class Schema:
         own = continuous
         return [own(c) if c.kind == "continuous" else c.family(size) for c in self.columns]
 
-    def encode(self, rows: Any) -> Encoded:
+    def encode(self, rows: Any) -> HostRows:
         """New rows as numbers.
 
         Args:
@@ -91,14 +85,63 @@ class Schema:
         """
         return self.encode_chunk(self._chunk(rows))
 
-    def encode_chunk(self, chunk: Chunk) -> Encoded:
-        """Rows that were read from a file as numbers; the chunk holds the columns of this schema in order."""
+    def encode_chunk(self, chunk: Chunk, unknown: Mask | None = None) -> HostRows:
+        """Rows that were read from a file as numbers.
+
+        Args:
+            chunk: holds the columns of this schema in order.
+            unknown: (n, d), where to note values that are no states of discrete columns, which then count as
+                missing; None: they are refused.
+        """
+        if all(cells.dtype != object for cells in chunk.cells):
+            values = np.concatenate(chunk.cells).reshape(len(chunk.cells), -1)
+            if (rows := self.encode_numbers(values.T)) is not None:
+                return rows
         coded = [
-            column.encode(cells, chunk.place) for column, cells in zip(self.columns, chunk.cells, strict=True)
+            column.encode(cells, chunk.place, None if unknown is None else unknown[:, v])
+            for v, (column, cells) in enumerate(zip(self.columns, chunk.cells, strict=True))
         ]
-        dtype = np.int64 if all(column.is_discrete for column in self.columns) else np.float64
-        rows = np.stack([values for values, _ in coded], axis=1).astype(dtype)
-        return Encoded(rows, np.stack([missing for _, missing in coded], axis=1))
+        x: NDArray[Any] = np.stack([values for values, _ in coded], axis=1).astype(self._dtype)
+        return Rows(x, np.stack([missing for _, missing in coded], axis=1))
+
+    def encode_numbers(self, values: NDArray[Any]) -> HostRows | None:
+        """Rows (n, d) of numbers in one go, for images and other wide tables.
+
+        None: not every column is continuous or has the states a, a + 1, a + 2, …; or a value is not among
+        them, and `encode_chunk` says which.
+
+        Example:
+            >>> schema = Schema((Column("a", "count", high=9), Column("b", "continuous")))
+            >>> schema.encode_numbers(np.array([[3, 0.5], [np.nan, np.nan]])).x
+            array([[3. , 0.5],
+                   [0. , nan]])
+            >>> print(schema.encode_numbers(np.array([[10, 0.5]])))
+            None
+        """
+        if self._first_states is None or values.dtype.kind not in "fiub":
+            return None
+        with np.errstate(invalid="ignore"):  # of infinite numbers, which are not in any domain
+            codes = values.astype(np.float64) - self._first_states
+        missing = np.isnan(codes) if values.dtype.kind == "f" else np.zeros(codes.shape, dtype=bool)
+        if not (missing | self._domains.contain(torch.from_numpy(codes)).numpy()).all():
+            return None
+        codes[missing & self._domains.discrete.numpy()] = 0
+        return Rows(codes.astype(self._dtype), missing)
+
+    @cached_property
+    def _dtype(self) -> type:
+        return np.int64 if all(column.is_discrete for column in self.columns) else np.float64
+
+    @cached_property
+    def _domains(self) -> Domains:
+        """Of the codes of the columns."""
+        return Domains([Finite(c.size) if c.is_discrete else Line() for c in self.columns])
+
+    @cached_property
+    def _first_states(self) -> NDArray[np.float64] | None:
+        """What 0 stands for in each column, (d,), where all numbers are codes after a shift."""
+        first = [column.first_state for column in self.columns]
+        return None if None in first else np.array(first, dtype=np.float64)
 
     def decode(self, rows: ArrayLike, missing: ArrayLike | None = None) -> list[list[Any]]:
         """Encoded rows, or samples of a model, as original values; None where missing."""
@@ -158,7 +201,7 @@ class Schema:
 
     def _chunk(self, rows: Any) -> Chunk:
         if is_frame(rows):
-            return self._named_chunk(rows)
+            return self._made(list(named_columns(rows, self.names).values()))
         if not isinstance(rows, Sequence):
             rows = plain(rows)
             self._require_width(rows.shape, "encode")
@@ -171,21 +214,6 @@ class Schema:
                 )
         return self._made([as_cells([row[i] for row in rows]) for i in range(len(self.columns))])
 
-    def _named_chunk(self, rows: Any) -> Chunk:
-        there = names_of(rows)
-        present = frozenset(name for name in there if isinstance(name, str))
-        for name in self.names:
-            if name not in present:
-                raise DataError(
-                    f"there is no column {name!r}, only {listed(there)}. Fix: add it or rename one."
-                )
-        cells = [as_cells(column_of(rows, name)) for name in self.names]
-        if len({len(column) for column in cells}) > 1:
-            lengths = {name: len(column) for name, column in zip(self.names, cells, strict=True)}
-            found = printable(lengths)
-            raise DataError(f"columns of different lengths: {found}. Fix: give one cell for each row.")
-        return self._made(cells)
-
     def _made(self, cells: Sequence[Cells]) -> Chunk:
         return Chunk(self.names, tuple(cells), lambda row: f"row {row}")
 
@@ -195,66 +223,6 @@ class Schema:
                 f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
                 f"Fix: give one column for each of {listed(self.names)}."
             )
-
-
-def plain(values: Any) -> NDArray[Any]:
-    """Numbers as a NumPy array, from a tensor on any device and of any precision, too.
-
-    Example:
-        >>> import torch
-        >>> plain(torch.tensor([0.5], dtype=torch.bfloat16))
-        array([0.5], dtype=float32)
-    """
-    try:
-        return _of_tensor(values) if isinstance(values, Tensor) else np.asarray(values)
-    except (TypeError, ValueError, RuntimeError, MemoryError) as error:  # ragged, sparse, without values
-        raise DataError(
-            f"the data is no table of numbers or texts ({one_line(error)}). "
-            "Fix: pass a dense array or tensor, or rows with equally many cells."
-        ) from error
-
-
-def _of_tensor(values: Tensor) -> NDArray[Any]:
-    found = values.detach().cpu().resolve_conj().resolve_neg()
-    if found.is_floating_point() and found.dtype not in KNOWN_TO_NUMPY:
-        found = found.float()
-    return found.numpy()
-
-
-def is_frame(rows: Any) -> bool:
-    """Whether rows have named columns: a mapping, or a data frame of any library."""
-    return isinstance(rows, Mapping) or hasattr(rows, "columns")
-
-
-def names_of(rows: Any) -> list[Any]:
-    """The names of the columns of a mapping or a data frame; those of Arrow are in another attribute."""
-    if isinstance(rows, Mapping):
-        return list(rows)
-    return list(rows.column_names if hasattr(rows, "column_names") else rows.columns)
-
-
-def _dense(column: Any) -> Any:
-    """A column of Arrow without a dictionary: NumPy would get a category where a cell is missing."""
-    kind: Any = getattr(column, "type", None)
-    return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
-
-
-def column_of(rows: Any, name: Any) -> NDArray[Any]:
-    """One column of a mapping or a data frame as an array, (n,)."""
-    try:
-        column = plain(_dense(rows[name]))
-    except DataError as error:
-        raise DataError(f"column {name!r}: {error}") from error
-    except Exception as error:  # a library of data frames, with errors of its own
-        raise DataError(
-            f"column {name!r}: no array can be made of it ({one_line(error)}). Fix: give numbers or texts."
-        ) from error
-    if column.ndim != 1:
-        raise DataError(
-            f"column {name!r}: an array of shape {column.shape}. Fix: give one cell for each row, and each "
-            "column a name of its own."
-        )
-    return column
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

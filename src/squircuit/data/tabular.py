@@ -1,28 +1,29 @@
-"""Tables from files: `read` them into memory, or only `scan` their columns."""
+"""Tables: `read` from files, of `table`s in memory, or only `scan`ned for the types of their columns."""
 
 from __future__ import annotations
 
 import stat
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.as_is import AsIs
-from squircuit.data.cells import Mask, number, shown
+from squircuit.data.cells import SEVERAL, Cells, Mask, columns_of, number, numbers, read_as, shown
 from squircuit.data.columns import Column
-from squircuit.data.facts import Facts
+from squircuit.data.csv_files import CsvSource
+from squircuit.data.frames import is_frame, named_columns, names_of, plain
 from squircuit.data.images import ImageSource
-from squircuit.data.infer import infer
+from squircuit.data.infer import Facts, infer
+from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import ParquetSource
-from squircuit.data.reading import enough_memory
-from squircuit.data.schema import Chunk, Encoded, Rows, Schema
-from squircuit.data.sources import CsvSource, NumpySource, Source
-from squircuit.errors import DataError, ParameterError, suggestion
+from squircuit.data.reading import Source, enough_memory, numbered, require_names, wish_of
+from squircuit.data.rows import Rows
+from squircuit.data.schema import Chunk, HostRows, Schema
+from squircuit.errors import DataError, ParameterError, SquircuitWarning, Wording, suggestion
 from squircuit.families import Family
 from squircuit.storage.checks import require_readable, status
 from squircuit.storage.words import listed
@@ -40,19 +41,27 @@ class Table:
     """Rows of a file as numbers, and the types of the columns.
 
     Args:
-        rows: (n, d), int64 where every column is discrete, else float64. Missing: 0 in discrete columns, NaN
-            in others.
-        missing: (n, d), True = missing; hand it to models as ``missing=``.
+        cells: the rows, (n, d), int64 where every column is discrete, else float64. Missing: 0 in discrete
+            columns, NaN in others.
         schema: the types of the columns.
         source: the file.
         shape: of one row, where it is an image, else (d,).
     """
 
-    rows: Rows
-    missing: Mask
+    cells: HostRows
     schema: Schema
     source: str
     shape: tuple[int, ...]
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """The numbers of all cells: (n, d)."""
+        return self.cells.x
+
+    @property
+    def missing(self) -> Mask:
+        """Which cells are missing: (n, d); hand it to models as ``missing=``."""
+        return self.cells.missing
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -64,7 +73,7 @@ class Table:
         """Input functions for each column, see `Schema.families`."""
         return self.schema.families(size, continuous)
 
-    def encode(self, rows: Any) -> Encoded:
+    def encode(self, rows: Any) -> HostRows:
         """New rows as numbers, see `Schema.encode`."""
         return self.schema.encode(rows)
 
@@ -125,11 +134,33 @@ def read(
         return _table(source, schema, source.chunks(matched(source, schema)))
 
 
+def table(rows: Any, columns: Wishes = None) -> Table:
+    """A table of rows in memory, as `read` makes it of a file.
+
+    Args:
+        rows: (n, d) array or tensor, NaN = missing, more axes for images; a list of rows; a mapping from
+            names to columns; or a data frame.
+        columns: types that replace the inferred ones, as for `read`; columns of arrays are "0", "1", ….
+
+    Raises:
+        DataError: that names row, column and value.
+
+    Example:
+        >>> points = table(np.array([[0.5, 1.0], [np.nan, 350.0], [0.1, 20.0]]), {"1": "periodic:360"})
+        >>> [column.kind for column in points.columns], points.missing.sum()
+        (['continuous', 'periodic'], np.int64(1))
+        >>> table({"sex": ["f", "m"], "age": [31, 7]}).rows
+        array([[0, 1],
+               [1, 0]])
+    """
+    return inferred(MemorySource(rows), columns)
+
+
 def inferred(source: Source, columns: Wishes = None) -> Table:
     """All rows of a source, with the type of every column inferred or as wished."""
     names, wishes = chosen(source, columns)
     with enough_memory(source.path):
-        chunks = list(source.chunks(names))
+        chunks = _parsed(list(source.chunks(names)))
         return _table(source, _schema(source, names, wishes, chunks, known=bool(columns)), chunks)
 
 
@@ -204,8 +235,11 @@ def matched(source: Source, schema: Schema) -> list[str]:
     for name in schema.names:
         if name not in present:
             raise DataError(
-                f"{source.path}: there is no column {name!r}, only {listed(source.names)}. "
-                "Fix: add it or rename one, or pass header=False if the first line holds data."
+                f"there is no column {name!r}, only {listed(source.names)}",
+                where=str(source.path),
+                value=name,
+                fix="add it or rename one"
+                + Wording(", or pass header=False if the first line holds data", ""),
             )
     return list(schema.names)
 
@@ -237,6 +271,19 @@ def _schema(
     return Schema(columns)
 
 
+def _parsed(chunks: list[Chunk]) -> list[Chunk]:
+    """The same with numbers in place of texts where all of a column are some, so that each is parsed once."""
+    columns: list[Sequence[Cells]] = []
+    for pieces in zip(*(chunk.cells for chunk in chunks), strict=True):
+        read = [numbers(cells) for cells in pieces]
+        is_number = all(wrong is None for _, wrong in read)
+        columns.append([values for values, _ in read] if is_number else pieces)
+    return [
+        Chunk(chunk.names, tuple(column[number] for column in columns), chunk.place)
+        for number, chunk in enumerate(chunks)
+    ]
+
+
 def _seen(chunks: Iterable[Chunk]) -> list[Facts]:
     """What all chunks together tell of each column."""
     total: list[Facts] = []
@@ -256,19 +303,20 @@ def _doubt_names(source: Source, facts: Mapping[str, Facts]) -> None:
     if any(number(name) is None for name, seen in facts.items() if seen.text is None):
         return
     values = [name for name in texts if name in facts[name].distinct]
-    ways = "add a first line with a name for each column, or pass header=False to read it as data"
+    ways = "add a first line with a name for each column" + Wording(
+        ", or pass header=False to read it as data; if these are the names, pass header=True", ""
+    )
     if values and 2 * len(values) >= len(texts):
         raise DataError(
-            f"{source.path}, line 1: it is no line of names, {values[0]!r} is also a value of its column. "
-            f"Fix: {ways}; if these are the names, pass header=True."
+            f"it is no line of names, {values[0]!r} is also a value of its column",
+            where=f"{source.path}, line 1",
+            value=values[0],
+            fix=ways,
         )
     numbers = [name for name in facts if number(name) is not None]
     if numbers:
-        warnings.warn(
-            f"{source.path}, line 1: it is taken for names of columns, though {numbers[0]!r} is a number. "
-            f"If it holds data, {ways}; if these are the names, pass header=True.",
-            stacklevel=5,
-        )
+        said = f"{source.path}, line 1: it is taken for names of columns, though {numbers[0]!r} is a number. "
+        warnings.warn(SquircuitWarning(said + "If it holds data, " + ways + "."), stacklevel=5)
 
 
 def _is_all_different(column: Column, facts: Facts) -> bool:
@@ -278,29 +326,84 @@ def _is_all_different(column: Column, facts: Facts) -> bool:
 
 def _warn_of_names(source: Source, columns: Sequence[Column]) -> None:
     for column in columns:
-        warnings.warn(
+        said = (
             f"{source.path}: column {column.name!r} has another text in every row, such as "
             f"{shown(column.categories[0])}, so it teaches nothing, and new rows will have unknown ones. "
-            f"Leave it out with columns={{{column.name!r}: 'drop'}}.",
-            stacklevel=5,
         )
+        drop = read_as(column.name, "drop")
+        warnings.warn(SquircuitWarning(said + "Leave it out with " + drop + "."), stacklevel=5)
 
 
 def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
     constant = [column.name for column in columns if column.size == 1]
     if constant:
-        warnings.warn(
+        said = (
             f"{source.path}: constant columns: {listed(constant)}. They have probability 1 and teach "
             "nothing; any other value will be an unknown category. Leave them out with "
-            "columns={name: 'drop'}.",
-            stacklevel=5,
         )
+        drop = Wording("columns={name: 'drop'}.", "--columns NAME=drop.")
+        warnings.warn(SquircuitWarning(said + drop), stacklevel=5)
 
 
 def _table(source: Source, schema: Schema, chunks: Iterable[Chunk]) -> Table:
-    quick = AsIs(schema)
-    parts = [quick.encode_chunk(chunk) or schema.encode_chunk(chunk) for chunk in chunks]
-    rows = np.concatenate([part.rows for part in parts])
-    missing = np.concatenate([part.missing for part in parts])
-    shape = source.shape if source.shape and np.prod(source.shape) == rows.shape[1] else rows.shape[1:]
-    return Table(rows, missing, schema, str(source.path), tuple(shape))
+    cells = Rows.joined([schema.encode_chunk(chunk) for chunk in chunks])
+    width = cells.x.shape[1]
+    shape = source.shape if source.shape and np.prod(source.shape) == width else (width,)
+    return Table(cells, schema, str(source.path), tuple(shape))
+
+
+@final
+class MemorySource(Source):
+    """Rows in memory, as the readers of files see a file."""
+
+    def __init__(self, rows: Any) -> None:
+        self.path = Path("data")  # what errors call it
+        self._frame: Any = rows if is_frame(rows) else None
+        if self._frame is None:
+            array = _array(rows)
+            self.named, self.names = False, numbered(int(np.prod(array.shape[1:])))
+            self.shape, self.wish = array.shape[1:] if array.ndim > 2 else None, wish_of(array)
+            self._columns = array.reshape(len(array), -1)
+        else:
+            self._names = {str(name): name for name in names_of(rows)}
+            self.names = tuple(str(name) for name in names_of(rows))
+            if not self.names:
+                raise DataError("no columns are no table. Fix: give some, each a cell for each row.")
+        require_names(self.path, self.names)
+
+    def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
+        if self._frame is None:
+            cells = dict(zip(names, columns_of(self._columns[:, self.positions(names)]), strict=True))
+        else:
+            cells = named_columns(self._frame, [self._names[name] for name in names])
+        for name, column in cells.items():
+            _require_cells(name, column)
+        if not all(len(column) for column in cells.values()):
+            raise DataError("columns without rows are no table. Fix: give each a cell for each row.")
+        yield Chunk(tuple(names), tuple(cells.values()), lambda row: f"row {row}")
+
+
+def _require_cells(name: str, cells: Cells) -> None:
+    """Refuse cells that hold several values."""
+    if cells.dtype != object:
+        return
+    for row, cell in enumerate(cells):
+        if isinstance(cell, SEVERAL):
+            raise DataError(
+                f"{shown(cell)} is neither number nor text",
+                where=f"row {row}, column {name!r}",
+                value=cell,
+                fix="give one value a cell, or leave the column out, " + read_as(name, "drop"),
+            )
+
+
+def _array(rows: Any) -> Any:
+    if isinstance(rows, str | Path):
+        raise DataError(f"{str(rows)!r} is a name. Fix: pass sq.data.read(path) or sq.data.load(name).")
+    array = plain(rows)
+    if array.ndim < 2 or array.size == 0 or array.dtype.kind not in "fiubUO":
+        raise DataError(
+            f"the data has shape {array.shape} of {array.dtype}. Fix: pass (n, d) numbers or texts, a "
+            "mapping from names to columns, or a data frame."
+        )
+    return array

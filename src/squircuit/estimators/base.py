@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
@@ -15,19 +14,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from squircuit.data import Schema, Table, table
-from squircuit.errors import ParameterError
-from squircuit.estimators.rows import (
-    Rows,
-    cells_of,
-    encoded,
-    frame_kind,
-    names_of,
-    require_no_texts,
-    wishes,
-)
+from squircuit.data import Column, Rows, Schema, Table, table
+from squircuit.data.cells import Cells, Mask, as_cells
+from squircuit.data.frames import named_columns
+from squircuit.data.schema import Chunk
+from squircuit.data.tabular import Wishes
+from squircuit.errors import DataError, ParameterError, is_whole
 from squircuit.models import SquaredCircuit, load, mixture, table_model
-from squircuit.models.observed import observe
+from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph
 from squircuit.training import History, fit
 from squircuit.training.config import shown
@@ -36,19 +30,48 @@ BLOCK = 4096  #: rows that are asked about at once
 MOST_MEMBERS = 1024
 
 
-class CircuitEstimator(BaseEstimator, ABC):
+class CircuitEstimator(BaseEstimator):
     """A squared circuit of a table, trained by ``fit``; all computations are in double precision.
 
-    Subclasses name all parameters in ``__init__``, as scikit-learn wants it; :class:`SquaredCircuitDensity`
-    documents them.
+    :class:`SquaredCircuitDensity` documents the parameters; subclasses that have more name all of them in
+    their ``__init__``, as scikit-learn wants it.
     """
 
     model_: SquaredCircuit
     history_: History
     n_features_in_: int
 
-    @abstractmethod
-    def __init__(self) -> None: ...
+    def __init__(
+        self,
+        units: int | None = None,
+        roots: int | None = None,
+        size: int | None = None,
+        components: int = 1,
+        members: int = 1,
+        columns: Any = None,
+        epochs: Any = "auto",
+        lr: Any = "auto",
+        batch: Any = "auto",
+        valid_fraction: float = 0.1,
+        patience: int = 10,
+        random_state: Any = None,
+        device: Any = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.units = units
+        self.roots = roots
+        self.size = size
+        self.components = components
+        self.members = members
+        self.columns = columns
+        self.epochs = epochs
+        self.lr = lr
+        self.batch = batch
+        self.valid_fraction = valid_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows.
@@ -58,10 +81,10 @@ class CircuitEstimator(BaseEstimator, ABC):
             y: ignored.
         """
         X = self._validated(X, reset=True)
-        names = names_of(X)
+        names = list(_columns(X))
         seed = self._seed(self.random_state)
-        rows = table(X, wishes(self.columns, names))
-        trees = observe(rows).chow_liu_trees(self._count_members())
+        rows = table(X, _wishes(self.columns, names))
+        trees = chow_liu_trees(training_table(rows), self._count_members())
         trained = [self._member(rows, tree, seed + number) for number, tree in enumerate(trees)]
         self.model_, self.history_ = trained[0]
         if len(trained) > 1:
@@ -72,7 +95,7 @@ class CircuitEstimator(BaseEstimator, ABC):
 
     def _count_members(self) -> int:
         members = _plain(self.members)
-        if isinstance(members, bool) or not isinstance(members, int) or not 1 <= members <= MOST_MEMBERS:
+        if not is_whole(members, 1, MOST_MEMBERS):
             raise ParameterError(
                 f"members={shown(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
             )
@@ -105,25 +128,30 @@ class CircuitEstimator(BaseEstimator, ABC):
         try:
             return validate_data(self, X, reset=reset, **checks)
         except ValueError as error:
-            require_no_texts(X, error)
+            _require_no_texts(X, error)
             raise
 
     @property
     def _schema(self) -> Schema:
         return cast(Schema, self.model_.schema)
 
-    def _encoded(self, X: Any) -> Rows:
-        """Rows, validated, as the model takes them."""
-        cells = cells_of(X)
-        return encoded(self._schema, [cells[position] for position in self._positions])
+    def _encoded(self, cells: Sequence[Cells]) -> tuple[Rows[NDArray[Any]], Mask]:
+        """Rows as the model takes them, and which cells no discrete column had in training.
+
+        Those have probability 0; in the rows they count as missing.
+        """
+        chosen = tuple(cells[position] for position in self._positions)
+        unknown = np.zeros((len(chosen[0]), len(chosen)), dtype=bool)
+        chunk = Chunk(self._schema.names, chosen, lambda row: f"row {row}")
+        return self._schema.encode_chunk(chunk, unknown), unknown
 
     def _log_density(self, X: Any) -> NDArray[np.float64]:
         """log p of the known cells of every row; −inf where a discrete column has a value it never had."""
         check_is_fitted(self)
-        rows = self._encoded(self._validated(X, reset=False))
+        rows, unknown = self._encoded(cells_of(self._validated(X, reset=False)))
         with torch.no_grad():
-            parts = [self.model_.log_prob(*part[:2]).cpu().numpy() for part in blocks(rows)]
-        return np.where(rows.unknown.any(axis=1), -np.inf, np.concatenate(parts))
+            parts = [self.model_.log_prob(*part).cpu().numpy() for part in blocks(rows)]
+        return np.where(unknown.any(axis=1), -np.inf, np.concatenate(parts))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,9 +173,9 @@ class CircuitEstimator(BaseEstimator, ABC):
         super().__setstate__(state)
 
 
-def blocks(rows: Rows, size: int = BLOCK) -> Iterator[Rows]:
+def blocks(rows: Rows[NDArray[Any]], size: int = BLOCK) -> Iterator[Rows[NDArray[Any]]]:
     """Some rows at a time."""
-    for start in range(0, len(rows.values), size):
+    for start in range(0, len(rows), size):
         yield rows.take(slice(start, start + size))
 
 
@@ -168,3 +196,61 @@ def _from_bytes(content: bytes) -> SquaredCircuit:
         file = Path(folder) / "model.safetensors"
         file.write_bytes(content)
         return load(file).eval()
+
+
+def frame_kind(X: Any) -> str | None:
+    """The package of a data frame, such as "pandas" or "polars"; None for arrays.
+
+    Example:
+        >>> frame_kind([[1.0]]) is None
+        True
+    """
+    is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")
+    return type(X).__module__.partition(".")[0] if is_frame else None
+
+
+def _require_no_texts(X: Any, cause: Exception) -> None:
+    """Refuse arrays of texts: only frames may hold them."""
+    text = next((cell for cell in np.asarray(X).flat if isinstance(cell, str)), None)
+    if text is not None:
+        raise DataError(
+            f"an array with texts, such as {str(text)!r}. Fix: pass a data frame, pandas.DataFrame(X)."
+        ) from cause
+
+
+def cells_of(X: Any) -> list[Cells]:
+    """The columns one by one, as copies."""
+    return [cells.copy() for cells in _columns(X).values()]
+
+
+def _columns(X: Any) -> dict[str, Cells]:
+    """The columns by the names that errors and ``columns=`` have: "0", "1", … of arrays."""
+    if frame_kind(X):
+        return named_columns(X)
+    return {str(v): as_cells(column) for v, column in enumerate(X.T)}
+
+
+def _wishes(columns: Any, names: Sequence[str]) -> Wishes:
+    """Types of columns as :func:`squircuit.data.table` takes them.
+
+    Example:
+        >>> _wishes("continuous", ["a", "b"]), _wishes({0: "drop"}, ["0", "1"])
+        ({'a': 'continuous', 'b': 'continuous'}, {'0': 'drop'})
+    """
+    if isinstance(columns, str):
+        return dict.fromkeys(names, columns)
+    if isinstance(columns, Mapping):
+        return {str(name): wish for name, wish in columns.items()}
+    return None if columns is None else [str(name) for name in columns]
+
+
+def levels(column: Column) -> NDArray[Any]:
+    """What the states of a discrete column stand for: numbers, or texts (then of dtype object)."""
+    if column.kind == "count":
+        return np.arange(column.low, column.high + 1)
+    return np.array(column.categories, dtype=object if column.is_text else np.float64)
+
+
+def decoded(column: Column, values: NDArray[Any]) -> NDArray[Any]:
+    """Encoded values of a column, all known, as they were before."""
+    return levels(column)[values.astype(np.int64)] if column.is_discrete else values

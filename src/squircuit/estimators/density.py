@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from squircuit.estimators.base import CircuitEstimator
-from squircuit.estimators.rows import as_array, as_frame, decoded
+from squircuit.data.frames import make_frame
+from squircuit.estimators.base import CircuitEstimator, decoded
 from squircuit.execution.memory import require_memory
 
 CELL = 40  #: bytes that a sampled number needs until it is in the array
@@ -65,38 +65,6 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         (3, 2)
     """
 
-    def __init__(
-        self,
-        units: int | None = None,
-        roots: int | None = None,
-        size: int | None = None,
-        components: int = 1,
-        members: int = 1,
-        columns: Any = None,
-        epochs: Any = "auto",
-        lr: Any = "auto",
-        batch: Any = "auto",
-        valid_fraction: float = 0.1,
-        patience: int = 10,
-        random_state: Any = None,
-        device: Any = "cpu",
-        verbose: int = 0,
-    ) -> None:
-        self.units = units
-        self.roots = roots
-        self.size = size
-        self.components = components
-        self.members = members
-        self.columns = columns
-        self.epochs = epochs
-        self.lr = lr
-        self.batch = batch
-        self.valid_fraction = valid_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """log p of every row, in nats: (n,). Missing cells are marginalised; a row without cells has 0."""
         return self._log_density(X)
@@ -121,4 +89,4 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         drawn = self.model_.sample(n_samples, seed=self._seed(random_state)).cpu().numpy()
         schema = self._schema
         columns = [decoded(column, drawn[:, v]) for v, column in enumerate(schema.columns)]
-        return as_frame(self._frame, schema.names, columns) if self._frame else as_array(columns)
+        return make_frame(self._frame, schema.names, columns) if self._frame else np.stack(columns, axis=1)

@@ -11,10 +11,10 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from squircuit.data import Column
+from squircuit.data import Column, Rows
 from squircuit.data.cells import Cells, numbers
-from squircuit.estimators.base import CircuitEstimator
-from squircuit.estimators.rows import Rows, as_array, as_frame, cells_of, decoded, encoded, frame_kind, levels
+from squircuit.data.frames import make_frame
+from squircuit.estimators.base import CircuitEstimator, cells_of, decoded, frame_kind, levels
 from squircuit.inference.conditional import require_how
 
 BLOCK = 512  #: rows whose marginals are in memory at once
@@ -67,21 +67,11 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         device: Any = "cpu",
         verbose: int = 0,
     ) -> None:
+        super().__init__(
+            units, roots, size, components, members, columns, epochs, lr, batch, valid_fraction, patience,
+            random_state, device, verbose,
+        )  # fmt: skip
         self.strategy = strategy
-        self.units = units
-        self.roots = roots
-        self.size = size
-        self.components = components
-        self.members = members
-        self.columns = columns
-        self.epochs = epochs
-        self.lr = lr
-        self.batch = batch
-        self.valid_fraction = valid_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows; missing cells are marginalised.
@@ -104,18 +94,18 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         self._require_strategy()
         X = self._validated(X, reset=False)
         cells = cells_of(X)
-        rows = encoded(self._schema, [cells[position] for position in self._positions])
+        rows, unknown = self._encoded(cells)
         values = self._values(rows)
         for v, (column, position) in enumerate(zip(self._schema.columns, self._positions, strict=True)):
-            gaps = rows.missing[:, v] & ~rows.unknown[:, v]
+            gaps = rows.missing[:, v] & ~unknown[:, v]
             cells[position] = _filled(column, cells[position], gaps, values[v])
         return self._packed(X, cells)
 
-    def _values(self, rows: Rows) -> list[NDArray[Any]]:
+    def _values(self, rows: Rows[NDArray[Any]]) -> list[NDArray[Any]]:
         """For each column of the model what its missing cells become, (n,) each; elsewhere anything."""
         columns = self._schema.columns
         kinds = [object if column.is_text else np.float64 for column in columns]
-        values = [np.empty(len(rows.values), dtype=kind) for kind in kinds]
+        values = [np.empty(len(rows), dtype=kind) for kind in kinds]
         gaps = np.flatnonzero(rows.missing.any(axis=1))
         generator = torch.Generator(self.model_.device).manual_seed(self._seed(self.random_state))
         for start in range(0, len(gaps), BLOCK):
@@ -124,26 +114,26 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
                 values[v][places] = found
         return values
 
-    def _block(self, rows: Rows, generator: torch.Generator) -> dict[int, NDArray[Any]]:
+    def _block(self, rows: Rows[NDArray[Any]], generator: torch.Generator) -> dict[int, NDArray[Any]]:
         """Column → what its missing cells become, of the columns that some row lacks."""
         columns = dict(enumerate(self._schema.columns))
         how: Any = self.strategy
-        filled = self.model_.impute(rows.values, rows.missing, how, generator=generator).cpu().numpy()
+        filled = self.model_.impute(rows.x, rows.missing, how, generator=generator).cpu().numpy()
         values = {v: decoded(column, filled[:, v]) for v, column in columns.items()}
         numeric = [v for v, c in columns.items() if c.is_discrete and not c.is_text]
         if how == "mean" and rows.missing[:, numeric].any():
-            found = self.model_.marginals(rows.values, rows.missing).values
+            found = self.model_.marginals(rows.x, rows.missing).values
             values |= {v: found[v].cpu().numpy() @ levels(columns[v]) for v in numeric if v in found}
         return values
 
     def _packed(self, X: Any, cells: list[Cells]) -> Any:
         """An array, or where texts make it one of objects and a frame is wanted, a frame with types."""
         kind = _get_output_config("transform", self)["dense"]
-        filled = as_array(cells)
+        filled = np.stack(cells, axis=1)
         if kind == "default" or filled.dtype != object:
             return filled
         index = X.index if frame_kind(X) == kind == "pandas" else None
-        return as_frame(kind, [str(name) for name in self.get_feature_names_out()], cells, index)
+        return make_frame(kind, [str(name) for name in self.get_feature_names_out()], cells, index)
 
     def _require_strategy(self) -> None:
         require_how(self.strategy, "strategy")

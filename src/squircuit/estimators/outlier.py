@@ -54,21 +54,11 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         device: Any = "cpu",
         verbose: int = 0,
     ) -> None:
+        super().__init__(
+            units, roots, size, components, members, columns, epochs, lr, batch, valid_fraction, patience,
+            random_state, device, verbose,
+        )  # fmt: skip
         self.contamination = contamination
-        self.units = units
-        self.roots = roots
-        self.size = size
-        self.components = components
-        self.members = members
-        self.columns = columns
-        self.epochs = epochs
-        self.lr = lr
-        self.batch = batch
-        self.valid_fraction = valid_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows, and the threshold.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Real
 
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 
 
 def wrong(owner: object, name: str, problem: str, fix: str) -> ParameterError:
@@ -16,7 +16,7 @@ def wrong(owner: object, name: str, problem: str, fix: str) -> ParameterError:
 def require_count(owner: object, name: str, least: int = 1) -> None:
     """Demand an integer ≥ ``least`` and store it as a plain int (NumPy integers are welcome)."""
     value = getattr(owner, name)
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if not is_whole(value):
         raise wrong(owner, name, "is not an integer", f"pass an integer ≥ {least}")
     if value < least:
         raise wrong(owner, name, "is too small", f"pass an integer ≥ {least}")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.reference.inner_product import inner_product, root_norms
 
 
@@ -109,7 +109,7 @@ def total_variation(
 @torch.no_grad()
 def _log_ratios(p: Model, q: Model, samples: int, seed: int | None) -> Tensor:
     """log p(x)/q(x) of samples of p: (n,) float64."""
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 2:
+    if not is_whole(samples, 2):
         raise ParameterError(f"an estimate with an interval needs at least 2 samples, got {samples!r}")
     for model in (p, q):
         if not hasattr(model, "log_prob") or len(getattr(model, "batch_shape", "")) > 0:

@@ -126,11 +126,10 @@ class InDomains(Constraint):
     event_dim = 1
 
     def __init__(self, circuit: Circuit) -> None:
-        self.domains = circuit.domains
-        self.is_discrete = all(domain.is_discrete for domain in circuit.domains.values())
+        self.domains = circuit.column_domains
+        self.is_discrete = self.domains.is_discrete
         super().__init__()
 
     def check(self, value: Tensor) -> Tensor:
         """Which rows do: (…, d) → (…)."""
-        inside = [domain.contains(value[..., v]) for v, domain in self.domains.items()]
-        return torch.stack(inside, dim=-1).all(dim=-1)
+        return self.domains.contain(value).all(dim=-1)

@@ -1,71 +1,50 @@
-"""Evidence at the door: rows of data of which some entries are missing."""
+"""Evidence: rows of data of which some entries are missing, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError
-from squircuit.families.domain import Finite
 from squircuit.reference.numeric import as_tensor
 
 ROWS = 2**16  #: checked at a time
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """Observed values and what is missing.
+Evidence = Rows[Tensor]
+"""What is observed of some rows, on the device of the model: x holds some valid value where an entry is
+missing in this row and not in all."""
 
-    Args:
-        x: (n, d), with some valid value where an entry is missing in this row and not in all.
-        missing: (n, d) booleans.
-    """
 
-    x: Tensor
-    missing: Tensor
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @property
-    def is_complete(self) -> bool:
-        """Nothing is missing."""
-        missing = self.missing[:1] if self.missing.stride(0) == 0 else self.missing
-        return not bool(missing.any())
-
-    def take(self, rows: Tensor | slice) -> Evidence:
-        """Some of the rows."""
-        return Evidence(self.x[rows], self.missing[rows])
-
-    def masks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every mask (d,) that occurs, and the rows that have it."""
-        same = self.missing.stride(0) == 0 or bool((self.missing == self.missing[:1]).all())
-        if len(self) and same:
-            yield self.missing[0], torch.arange(len(self), device=self.x.device)
-            return
-        masks, number = torch.unique(self.missing, dim=0, return_inverse=True)
-        order = number.argsort(stable=True)
-        counts = torch.bincount(number, minlength=len(masks)).tolist()
-        yield from zip(masks, torch.split(order, counts), strict=True)
+def distinct_masks(evidence: Evidence) -> Iterator[tuple[Tensor, Tensor]]:
+    """Every mask (d,) that occurs, and the rows that have it."""
+    missing = evidence.missing
+    same = missing.stride(0) == 0 or bool((missing == missing[:1]).all())
+    if len(evidence) and same:
+        yield missing[0], torch.arange(len(evidence), device=evidence.x.device)
+        return
+    found, number = torch.unique(missing, dim=0, return_inverse=True)
+    order = number.argsort(stable=True)
+    counts = torch.bincount(number, minlength=len(found)).tolist()
+    yield from zip(found, torch.split(order, counts), strict=True)
 
 
 def nothing_observed(circuit: Circuit, device: torch.device) -> Evidence:
     """One row in which everything is missing."""
     dtype = torch.int64 if is_discrete(circuit) else torch.float64
-    x = _anchors(circuit, device).to(dtype).unsqueeze(0)
+    x = circuit.column_domains.on(device).anchors.to(dtype).unsqueeze(0)
     return Evidence(x, torch.ones_like(x, dtype=torch.bool))
 
 
 def is_discrete(circuit: Circuit) -> bool:
     """All variables are discrete."""
-    return all(domain.is_discrete for domain in circuit.domains.values())
+    return circuit.column_domains.is_discrete
 
 
 def has_gaps(circuit: Circuit, x: Any) -> bool:
@@ -88,18 +67,19 @@ def as_evidence(circuit: Circuit, x: Any, missing: Any, device: torch.device) ->
             means missing, too.
         missing: booleans, True = missing, (d,) for all rows or (n, d); None: only what is NaN.
     """
-    data = _as_table(circuit, x).to(device)
+    data, domains = _as_table(circuit, x).to(device), circuit.column_domains.on(device)
     if not data.is_floating_point() and not is_discrete(circuit):
         data = data.double()
-    mask = _as_mask(missing, data) & _columns_in_scope(circuit, device)
+    mask = _as_mask(missing, data) & domains.used
     if has_gaps(circuit, data):
-        mask = mask | (data.isnan() & ~_discrete_columns(circuit, device))
+        mask = mask | (data.isnan() & ~domains.discrete)
     for start in range(0, len(data), ROWS):
         part = slice(start, start + ROWS)
-        _require_valid(circuit, data[part], mask if mask.ndim == 1 else mask[part], start)
+        gaps = mask if mask.ndim == 1 else mask[part]
+        domains.require(data[part], gaps, beyond=True, first_row=start)
     if mask.ndim == 1:  # columns that all rows lack are never read
         return Evidence(data, mask.expand(data.shape))
-    return Evidence(torch.where(mask, _anchors(circuit, device).to(data.dtype), data), mask)
+    return Evidence(torch.where(mask, domains.anchors.to(data.dtype), data), mask)
 
 
 def require_data(circuit: Circuit, x: Any) -> None:
@@ -149,40 +129,3 @@ def _as_booleans(missing: Any, d: int) -> Tensor:
         raise ParameterError(
             f"missing={shown[:60]} is no mask. Fix: pass ({d},) booleans, True where an entry is missing"
         ) from error
-
-
-def _require_valid(circuit: Circuit, data: Tensor, missing: Tensor, first_row: int) -> None:
-    """Every observed entry is in the domain of a discrete variable, or a finite number."""
-    valid = missing | ~_columns_in_scope(circuit, data.device)
-    discrete, sizes = _discrete_columns(circuit, data.device), _sizes(circuit, data.device)
-    if data.is_floating_point():
-        whole = (data >= 0) & (data < sizes) & (data == data.floor())
-        valid = valid | torch.where(discrete, whole, data.isfinite())
-    else:
-        valid = valid | ~discrete | ((data >= 0) & (data < sizes))
-    if not bool(valid.all()):
-        row, column = (int(i) for i in torch.nonzero(~valid)[0])
-        value, domain, row = data[row, column].item(), circuit.domains[column].describe(), row + first_row
-        fix = "correct it, or mark the entry in missing= if its value is not known"
-        raise DataError(f"row {row}, column {column}: {value!r} is not in the domain, {domain}. Fix: {fix}")
-
-
-def _columns_in_scope(circuit: Circuit, device: torch.device) -> Tensor:
-    return torch.tensor([v in circuit.scope for v in range(circuit.num_variables)], device=device)
-
-
-def _discrete_columns(circuit: Circuit, device: torch.device) -> Tensor:
-    domains = circuit.domains
-    flags = [v in domains and domains[v].is_discrete for v in range(circuit.num_variables)]
-    return torch.tensor(flags, device=device)
-
-
-def _sizes(circuit: Circuit, device: torch.device) -> Tensor:
-    domains = (circuit.domains.get(v) for v in range(circuit.num_variables))
-    return torch.tensor([d.size if isinstance(d, Finite) else 0 for d in domains], device=device)
-
-
-def _anchors(circuit: Circuit, device: torch.device) -> Tensor:
-    domains = (circuit.domains.get(v) for v in range(circuit.num_variables))
-    values = [0.0 if domain is None else domain.anchor for domain in domains]
-    return torch.tensor(values, dtype=torch.float64, device=device)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from squircuit.errors import DataError, ParameterError
 from squircuit.execution.precision import past_underflow, tf32
-from squircuit.inference.evidence import Evidence, nothing_observed
+from squircuit.inference.evidence import Evidence, distinct_masks, nothing_observed
 from squircuit.inference.leaves import Leaves
 from squircuit.inference.messages import Messages, block_size
 from squircuit.inference.nodes import Nodes
@@ -120,7 +120,7 @@ def batches(snapshot: Snapshot, evidence: Evidence) -> Iterator[Tensor]:
     A step for rows of different masks holds matrices where each mask alone may have vectors or identities,
     but it is one step instead of one a mask.
     """
-    masks = list(evidence.masks())
+    masks = list(distinct_masks(evidence))
     together = torch.arange(len(evidence), device=evidence.x.device)
     if len(masks) > 1 and not snapshot.has_alternatives and _is_cheaper_together(snapshot, evidence, masks):
         masks = [(evidence.missing[0], together)]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
-from squircuit.inference.evidence import Evidence
+from squircuit.inference.evidence import Evidence, distinct_masks
 from squircuit.inference.likelihood import blocks, forms_of, log_total, messages, require_positive
 from squircuit.inference.marginals import Marginals
 from squircuit.inference.nodes import quadrature
@@ -40,7 +40,7 @@ def expectation(snapshot: Snapshot, evidence: Evidence, functions: Functions) ->
     if not len(evidence):
         return snapshot.mixture.new_zeros(0)
     parts, order = [], []
-    for mask, batch in evidence.masks():
+    for mask, batch in distinct_masks(evidence):
         hidden = {v: f for v, f in functions.items() if bool(mask[v])}
         schedule = snapshot.schedules(forms_of(snapshot, mask.unsqueeze(0), frozenset(hidden)))
         for rows in blocks(batch, schedule):
@@ -55,7 +55,7 @@ def keeps_cross_terms_zero(circuit: Circuit, evidence: Evidence, functions: Func
     Input functions that are orthogonal (U1, U4) need not be so any more once multiplied by f.
     """
     scopes = [layer.scope for layer in circuit.sums if len(layer.inputs) > 1]
-    for mask, _ in evidence.masks():
+    for mask, _ in distinct_masks(evidence):
         missing = {v for v in circuit.scope if bool(mask[v])}
         for scope in scopes:
             weighted = scope & missing & set(functions)
@@ -66,7 +66,7 @@ def keeps_cross_terms_zero(circuit: Circuit, evidence: Evidence, functions: Func
 
 def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
     """E[x_v^k | y] for k = 1 … order of every variable: (order, n, d)."""
-    if isinstance(order, bool) or not isinstance(order, int) or order < 1:
+    if not is_whole(order, 1):
         raise ParameterError(f"moments: order must be an integer ≥ 1, got {order!r}")
     powers = torch.arange(1, order + 1, device=found.mean.device)
     result = found.mean.unsqueeze(0) ** powers[:, None, None]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
 from squircuit.families.quadrature import POINTS
-from squircuit.inference.evidence import Evidence, is_discrete
+from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete
 from squircuit.inference.inversion import draw_index
 from squircuit.inference.likelihood import log_total, messages, require_positive
 from squircuit.inference.message_roots import MessageRoots
@@ -60,19 +59,19 @@ def make_generator(
         return generator
     if generator is not None:
         raise ParameterError("sample: got both seed= and generator=. Fix: pass one of them")
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
+    if not is_whole(seed, 0, 2**63 - 1):
         raise ParameterError(f"sample: seed must be an integer from 0 to 2⁶³ − 1, got {seed!r}")
     return torch.Generator(device).manual_seed(int(seed))
 
 
 def require_count(count: Any) -> None:
     """A number of samples: an integer ≥ 0."""
-    if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 0:
+    if not is_whole(count, 0):
         raise ParameterError(f"sample: the number of samples must be an integer ≥ 0, got {count!r}")
 
 
 def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:
-    batches = [rows for _, rows in evidence.masks()]
+    batches = [rows for _, rows in distinct_masks(evidence)]
     if len(batches) > MASKS and not snapshot.has_alternatives:
         return [torch.arange(len(evidence), device=evidence.x.device)]
     return batches

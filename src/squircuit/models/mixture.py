@@ -10,7 +10,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter
 from squircuit.circuits.mixture import mixed
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, Wording
 from squircuit.execution.precision import double
 from squircuit.inference.normalisation import polished
 from squircuit.models.squared_circuit import SquaredCircuit
@@ -118,7 +118,8 @@ def _checked(models: Sequence[SquaredCircuit]) -> list[SquaredCircuit]:
         if model.schema != found[0].schema:
             raise ParameterError(
                 f"mixture: the columns of model {number} are not those of model 0, so its numbers may mean "
-                "something else. Fix: mix models of the same table, or set their schema to None."
+                "something else",
+                fix="mix models of the same table" + Wording(", or set their schema to None", ""),
             )
     return found
 

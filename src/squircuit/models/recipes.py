@@ -9,14 +9,14 @@ import torch
 
 from squircuit.circuits import Circuit, build
 from squircuit.circuits.build import Product, Tie, Units
-from squircuit.data import Schema
+from squircuit.data import Schema, Table
 from squircuit.data.registry import pixels
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.memory import require_memory
 from squircuit.families import Categorical, Family
 from squircuit.models.mixture import mixture
-from squircuit.models.observed import Observed, observe
 from squircuit.models.squared_circuit import SquaredCircuit
+from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph, quad_tree
 from squircuit.regions.quad_tree import CHANNELS
 
@@ -123,7 +123,7 @@ def table_model(
         >>> model.log_prob([[1, 1.75]]).shape
         torch.Size([1])
     """
-    observed = observe(data)
+    observed = training_table(data)
     graphs = _chow_liu_trees(observed, trees) if regions is None else [regions]
     if len(graphs) != trees:
         raise ParameterError(f"trees={trees} besides regions. Fix: pass regions, or a number of trees.")
@@ -173,7 +173,7 @@ def model_for(
         >>> model_for(np.random.default_rng(0).normal(size=(100, 3)))
         SquaredCircuit(unitary, 3 variables, ... parameters)
     """
-    observed = observe(data)
+    observed = training_table(data)
     is_image = len(observed.shape) > 1
     tie = ("inputs" if is_image else None) if tie == "auto" else tie
     if not is_image:
@@ -193,12 +193,12 @@ def model_for(
     return _mixed_over(graphs, model, seed)
 
 
-def _chow_liu_trees(observed: Observed, count: object) -> list[RegionGraph]:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+def _chow_liu_trees(observed: Table, count: object) -> list[RegionGraph]:
+    if not is_whole(count, 1):
         raise ParameterError(f"trees must be an integer ≥ 1, got {count!r}. Fix: pass a few, such as 8.")
     if count > MOST_TREES:
         raise ParameterError(f"trees={count} are too many. Fix: pass at most {MOST_TREES}.")
-    return observed.chow_liu_trees(count)
+    return chow_liu_trees(observed, count)
 
 
 def _orders(order: str | Sequence[str]) -> list[str]:
@@ -223,7 +223,7 @@ def _functions(rows: int) -> int:
 
 
 def _circuit(
-    observed: Observed,
+    observed: Table,
     graph: RegionGraph,
     families: Sequence[Family],
     units: Units | None,
@@ -243,7 +243,7 @@ def _circuit(
     if units is None:
         most = min(family.size for family in families) if product == "hadamard" else max(offered)
         choices = [min(choice, most) for choice in offered]
-        few = (k for k in choices if built(k).num_parameters() <= observed.cells)
+        few = (k for k in choices if built(k).num_parameters() <= int((~observed.missing).sum()))
         units = next(few, choices[-1])
     if roots is None:
         most = built(units).sums[-1].weight.shape[1]  # no more than the root has inputs
@@ -276,5 +276,5 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _require_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_whole(value, 1) or not isinstance(value, int):
         raise ParameterError(f"image_model: {name} must be an integer ≥ 1, got {value!r}")

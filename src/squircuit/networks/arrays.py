@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 
 
 def as_tensor(array: Any, where: str) -> Tensor:
@@ -51,7 +50,7 @@ def is_index(value: Any) -> TypeGuard[int]:
         >>> is_index(3), is_index(np.int64(3)), is_index(True), is_index(-1)
         (True, True, False, False)
     """
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 0
+    return is_whole(value, 0)
 
 
 def _from_numpy(array: Any, where: str) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from squircuit.data.optional import need
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, is_whole
 from squircuit.models import SquaredCircuit
 from squircuit.plots.extent import Range, extent
 from squircuit.plots.images import as_floats
@@ -125,5 +125,5 @@ def _require_plane(model: SquaredCircuit) -> None:
 
 
 def _require_size(size: object) -> None:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 2:
+    if not is_whole(size, 2):
         raise ParameterError(f"size={size!r}. Fix: pass an integer ≥ 2, such as 200.")

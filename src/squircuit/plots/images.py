@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, is_whole
 from squircuit.plots.style import ORANGE, dress, figure, framed, titled
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _levels(levels: int | None, sources: list[tuple[str, Array]]) -> int:
     if levels is None:
         largest = max((float(np.nanmax(v)) for _, v in sources if not np.isnan(v).all()), default=1.0)
         levels = max(math.ceil(largest) + 1, 2) if math.isfinite(largest) else 2
-    elif isinstance(levels, bool) or not isinstance(levels, int) or levels < 2:
+    elif not is_whole(levels, 2):
         raise ParameterError(f"levels={levels!r}. Fix: pass an integer ≥ 2, such as 256.")
     for name, values in sources:
         _require_levels(name, values, levels)
@@ -188,5 +188,5 @@ def _require_shape(shape: object) -> None:
 
 
 def _require_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_whole(value, 1):
         raise ParameterError(f"{name}={value!r}. Fix: pass an integer ≥ 1.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.circuits.validation import check_structure
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, is_whole
 from squircuit.reference.numeric import as_tensor
 from squircuit.regions.scope import Scope, describe
 
@@ -25,7 +24,7 @@ def as_variables(circuit: Circuit, variables: Iterable[int] | None) -> Scope:
     except TypeError:
         raise ParameterError(f"expected a list of variables such as [0, 2], got {variables!r}") from None
     for item in items:
-        if not _is_number(item):
+        if not is_whole(item):
             raise ParameterError(f"variables are given by their numbers, such as [0, 2]; got {item!r}")
     chosen = frozenset(int(item) for item in items)
     unknown = chosen - circuit.scope
@@ -34,10 +33,6 @@ def as_variables(circuit: Circuit, variables: Iterable[int] | None) -> Scope:
             f"unknown variables {describe(unknown)}: the circuit is over {describe(circuit.scope)}"
         )
     return chosen
-
-
-def _is_number(item: Any) -> bool:
-    return isinstance(item, Integral) and not isinstance(item, bool)
 
 
 def require_valid(circuit: Circuit) -> None:
@@ -69,23 +64,12 @@ def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> 
         raise DataError(
             f"data must have shape (n, {circuit.num_variables}), rows being samples; got {tuple(data.shape)}"
         )
-    for variable in sorted(as_variables(circuit, observed)):
-        _check_column(circuit, data[:, variable], variable)
+    known = as_variables(circuit, observed)
+    unread = torch.tensor([v not in known for v in range(circuit.num_variables)], device=data.device)
+    circuit.column_domains.require(data, unread, beyond=True, fix="correct it")
     return data
 
 
 def no_data(circuit: Circuit) -> Tensor:
     """One row for integrals over every variable: nobody reads its values."""
     return torch.zeros(1, circuit.num_variables, dtype=torch.float64)
-
-
-def _check_column(circuit: Circuit, column: Tensor, variable: int) -> None:
-    domain = circuit.domains[variable]
-    valid = torch.isfinite(column)
-    if domain.is_discrete:
-        valid = valid & domain.contains(column)
-    if not bool(valid.all()):
-        row = int(torch.nonzero(~valid)[0])
-        raise DataError(
-            f"row {row}, column {variable}: {column[row].item()!r} is not in the domain, {domain.describe()}"
-        )

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from squircuit.data import Dataset, Encoded, Table
+from squircuit.data import Dataset, Rows, Table
 from squircuit.data.cells import number
 from squircuit.errors import DataError
 
@@ -55,9 +55,10 @@ def _refuse_containers(x: Any) -> None:
         raise DataError(f"{str(x)!r} is a name, not data. Fix: read it with sq.data.read or sq.data.load.")
     if isinstance(x, Dataset):
         raise DataError(f"{x!r} has three parts. Fix: pass one, such as dataset.test.")
-    if isinstance(x, Table | Encoded):
-        kind = type(x).__name__
-        raise DataError(f"rows and their gaps in one {kind}. Fix: pass data.rows, and missing=data.missing.")
+    if isinstance(x, Table | Rows):
+        kind, name = type(x).__name__, "rows" if isinstance(x, Table) else "x"
+        fix = f"pass data.{name}, and missing=data.missing"
+        raise DataError(f"rows and their gaps in one {kind}. Fix: {fix}.")
 
 
 def _require_numbers(array: NDArray[Any]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squircuit.errors import ParameterError
-from squircuit.regions._arguments import check_integer, is_integer
+from squircuit.errors import ParameterError, is_whole
+from squircuit.regions._arguments import check_integer
 from squircuit.regions.region_graph import Builder, RegionGraph
 
 
@@ -37,6 +37,6 @@ def linear(d: int, order: Sequence[int] | None = None) -> RegionGraph:
 def _checked_order(d: int, order: Sequence[int] | None) -> list[int]:
     if order is None:
         return list(range(d))
-    if not all(is_integer(variable) for variable in order) or sorted(order) != list(range(d)):
+    if not all(is_whole(variable) for variable in order) or sorted(order) != list(range(d)):
         raise ParameterError(f"linear: order must be a permutation of 0, …, {d - 1}, got {order!r}")
     return [int(variable) for variable in order]

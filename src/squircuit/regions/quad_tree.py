@@ -7,8 +7,7 @@ from functools import reduce
 from itertools import cycle
 from typing import Literal
 
-from squircuit.errors import ParameterError
-from squircuit.regions._arguments import is_integer
+from squircuit.errors import ParameterError, is_whole
 from squircuit.regions.region_graph import Builder, RegionGraph
 
 Grid = Sequence[Sequence[int]]
@@ -79,7 +78,7 @@ def _sides_and_channels(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     if not isinstance(shape, Sequence) or len(shape) != 3:
         return shape, 1
     *sides, channels = shape
-    if not is_integer(channels) or not 1 <= channels <= CHANNELS:
+    if not is_whole(channels, 1, CHANNELS):
         raise ParameterError(
             f"quad_tree: the third number of shape {shape!r} is that of the channels, from 1 to {CHANNELS}"
         )
@@ -148,4 +147,4 @@ def _join(builder: Builder, block: Grid) -> int:
 def _is_image_shape(shape: object) -> bool:
     if not isinstance(shape, Sequence) or len(shape) != 2:
         return False
-    return all(is_integer(side) and side > 0 for side in shape)
+    return all(is_whole(side, 1) for side in shape)

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from squircuit.errors import FormatError, SquircuitError
+from squircuit.errors import FormatError, SquircuitError, Wording
 from squircuit.storage.atomic import as_path
 from squircuit.storage.words import one_line, printable
 
 PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """The first bytes of what torch.save writes, now a zip file of pickles and once a pickle."""
+A_FILE = "pass a file of " + Wording("model.save(path)", "squircuit fit --out")
+"""What to do where a file is none of ours."""
+OF_OTHERS = "; to use weights of another program, build the circuit and pass them to circuit.with_weights"
 DIGITS = 9
 """Of the number of a version."""
 
@@ -79,8 +82,9 @@ def require_header(
     number = header.get("version", "")
     if header.get("format") != format or not (number.isascii() and number.isdecimal()):
         raise FormatError(
-            f"{file}: safetensors, but not written by {format}. Fix: pass a file of model.save(path); to use "
-            "weights of another program, build the circuit and pass them to circuit.with_weights."
+            f"safetensors, but not written by {format}",
+            where=str(file),
+            fix=A_FILE + Wording(OF_OTHERS, ""),
         )
     if len(number) > DIGITS or int(number) > version:
         raise FormatError(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from squircuit.errors import FormatError, ParameterError, SquircuitError
 from squircuit.storage.atomic import replace
-from squircuit.storage.checks import refuse_other_formats, require_file, require_header
+from squircuit.storage.checks import A_FILE, refuse_other_formats, require_file, require_header
 from squircuit.storage.documents import ContentError, parsed
 from squircuit.storage.encoding import decoded, digest, encoded
 from squircuit.storage.limits import MOST_DOCUMENT, require_memory
@@ -188,6 +188,7 @@ def _whatever_is_wrong(file: Path) -> Iterator[None]:
 
 def _damaged(file: Path, reason: str) -> FormatError:
     return FormatError(
-        f"{file}: truncated, damaged or no safetensors file ({reason}). "
-        "Fix: pass a file of model.save(path); if this is one, copy or save it again."
+        f"truncated, damaged or no safetensors file ({reason})",
+        where=str(file),
+        fix=A_FILE + "; if this is one, copy or save it again",
     )

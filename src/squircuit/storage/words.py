@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from squircuit.errors import SquircuitError
+
 MOST = 240
 """Characters of another library's message that are worth repeating."""
 SOME, SHORT = 8, 40
@@ -54,4 +56,5 @@ def without_fix(error: BaseException) -> str:
         >>> without_fix(ValueError("units=0 is too small. Fix: pass 1."))
         'units=0 is too small'
     """
-    return one_line(ValueError(" ".join(str(error).split()).partition(" Fix: ")[0] or error)).rstrip(". ")
+    said = error.what if isinstance(error, SquircuitError) else str(error).partition(" Fix: ")[0]
+    return (printable(said) or one_line(error)).rstrip(". ")

@@ -20,7 +20,7 @@ from typing import Any, final
 from torch import Tensor
 
 from squircuit import storage
-from squircuit.errors import DataError, FormatError, ParameterError
+from squircuit.errors import DataError, FormatError, ParameterError, Wording
 from squircuit.models import SquaredCircuit
 from squircuit.optim.stacks import real_view
 from squircuit.storage.atomic import replace, sweep
@@ -29,8 +29,8 @@ from squircuit.storage.locks import FolderLock
 from squircuit.storage.words import one_line, printable, without_fix
 from squircuit.training.config import UNITS, TrainingConfig, shown
 from squircuit.training.evaluation import evaluate, using
+from squircuit.training.feed import Data
 from squircuit.training.history import Epoch, History, count_of, number_of, require_entries, rows_of
-from squircuit.training.sources import Data
 
 CHECKPOINT = "checkpoint.safetensors"
 FILES = ("config.json", "history.jsonl", CHECKPOINT, "best.safetensors")
@@ -110,7 +110,7 @@ class RunFolder:
         self.path = Path(path)
         try:
             if self.path.exists() and not self.path.is_dir():
-                raise ParameterError(f"run={str(path)!r} is a file. Fix: pass a folder.")
+                raise ParameterError(f"{path} is a file", where="run", fix="pass a folder")
         except OSError as error:  # over-long names, folders that may not be looked into
             raise self._cannot(error) from error
 
@@ -146,18 +146,23 @@ class RunFolder:
         wanted = self.path.absolute()
         there = next(place for place in (wanted, *wanted.parents) if place.exists())
         if not there.is_dir():
-            raise ParameterError(f"run={str(self.path)!r}: {there} is a file. Fix: pass another folder.")
+            raise ParameterError(f"{there} is a file", where=self._argument, fix="pass another folder")
         if not os.access(there, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, f"{there} may not be written to")
         for part in wanted.relative_to(there).parts:
             (there / part).exists()  # a name that is too long raises
 
     def _cannot(self, error: OSError) -> FormatError:
-        shown = reprlib.repr(str(self.path))
         return FormatError(
-            f"run={shown}: files cannot be written there ({error.strerror or error}). "
-            "Fix: pass a folder that can be made, that you may write to, and that has room."
+            f"files cannot be written there ({error.strerror or error})",
+            where=self._argument,
+            fix="pass a folder that can be made, that you may write to, and that has room",
         )
+
+    @property
+    def _argument(self) -> Wording:
+        shown = reprlib.repr(str(self.path))
+        return Wording(f"run={shown}", f"--run {shown[1:-1]}")
 
     @property
     def is_begun(self) -> bool:
@@ -176,8 +181,10 @@ class RunFolder:
             other = found["config"].get(name)
             if name not in FREE and other != value:
                 raise ParameterError(
-                    f"{self.path}: the run there has {name}={shown(other)}, this one {name}={value!r}. "
-                    f"Fix: pass {name}={shown(other)}, or another folder."
+                    f"the run there has {name}={shown(other)}, this one {name}={value!r}",
+                    where=str(self.path),
+                    value=value,
+                    fix=Wording("pass ", "--set ") + f"{name}={shown(other)}, or another folder",
                 )
         for name, words in (("model", "model"), ("train", "training data"), ("valid", "validation data")):
             if found.get(name) != identity[name]:

@@ -9,7 +9,6 @@ from squircuit.models import SquaredCircuit
 from squircuit.optim import Adam, Polar, named
 from squircuit.optim.manifold import is_constrained
 from squircuit.training.config import TrainingConfig
-from squircuit.training.domains import Domains
 from squircuit.training.feed import Feed, Stream
 
 STEPS = 1500
@@ -65,6 +64,6 @@ def _batch(config: TrainingConfig, train: Feed) -> int:
 
 def _unit(model: SquaredCircuit) -> str:
     """Bits per dimension of images, whose variables are discrete with the same number of states."""
-    domains, shape = Domains(model.structure), getattr(model, "shape", None)
+    domains, shape = model.structure.column_domains, getattr(model, "shape", None)
     is_image = shape is not None and len(shape) > 1
     return "bits" if is_image and domains.is_discrete and len(domains.states) == 1 else "nats"

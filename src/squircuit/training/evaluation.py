@@ -51,10 +51,10 @@ def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
     """−mean log p in nats, normalised by the exact Z where the weights are off the manifold."""
     total, count, impossible = 0.0, 0, 0
     for block in data.blocks():
-        count += len(block.x)
-        x, missing = processes.part(block)
-        if len(x):
-            log_p = model.log_prob(x, missing).double()
+        count += len(block)
+        rows = processes.part(block)
+        if len(rows):
+            log_p = model.log_prob(rows.x, rows.gaps).double()
             total -= log_p.sum().item()
             impossible += int((log_p == -torch.inf).sum())
     sums = torch.tensor([total, impossible], dtype=torch.float64)

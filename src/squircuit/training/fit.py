@@ -8,16 +8,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, Wording
 from squircuit.models import SquaredCircuit
 from squircuit.training.checkpoint import RunFolder, identity
 from squircuit.training.config import TrainingConfig
 from squircuit.training.defaults import resolve
+from squircuit.training.feed import open_data
 from squircuit.training.history import History
 from squircuit.training.loop import Loop
 from squircuit.training.processes import Processes
 from squircuit.training.progress import Display, TensorBoard, terminal
-from squircuit.training.sources import open_data
 
 
 def fit(
@@ -104,13 +104,15 @@ def _folder(
     if run is None:
         if resume or config.tensorboard:
             wish = "resume=True" if resume else "tensorboard=True"
-            raise ParameterError(f"{wish} needs the folder of the run. Fix: pass run='some/folder'.")
+            fix = Wording("pass run='some/folder'", "--run FOLDER")
+            raise ParameterError(f"{wish} needs the folder of the run", value=wish, fix=fix)
         return None
     folder = RunFolder(os.fspath(run))
     processes.on_first(folder.require_usable)
     if folder.is_begun and not resume:
         raise ParameterError(
-            f"{folder.path} holds a run. Fix: resume=True to go on with it, or pass another folder."
+            f"{folder.path} holds a run",
+            fix=Wording("resume=True", "--resume") + " to go on with it, or pass another folder",
         )
     return folder
 

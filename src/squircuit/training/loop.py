@@ -11,6 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from squircuit.data import Rows
 from squircuit.errors import DataError, FormatError
 from squircuit.models import SquaredCircuit
 from squircuit.optim import named
@@ -18,7 +19,6 @@ from squircuit.optim.manifold import FEW, retracted
 from squircuit.storage.words import without_fix
 from squircuit.training.checkpoint import CHECKPOINT, RunFolder, State, require_fitting, require_models
 from squircuit.training.config import TrainingConfig
-from squircuit.training.domains import Jitter
 from squircuit.training.evaluation import (
     Average,
     Scores,
@@ -30,11 +30,12 @@ from squircuit.training.evaluation import (
     warn_if_off_manifold,
     weights_of,
 )
+from squircuit.training.feed import Data
 from squircuit.training.history import Epoch, History
 from squircuit.training.interrupts import Interrupts
+from squircuit.training.jitter import Jitter
 from squircuit.training.processes import Processes
 from squircuit.training.progress import Display
-from squircuit.training.sources import Data
 from squircuit.training.steps import (
     DivergedError,
     ImpossibleRowsError,
@@ -166,7 +167,7 @@ class Loop:
             self.total.zero_()
         for rows in self.data.train.batches(batch, seed, state.epoch, state.position):
             x = rows.x if self.jitter is None else self.jitter(rows.x, state.step)
-            self.total += self.steps(rows._replace(x=x), self._factor(state.step))
+            self.total += self.steps(Rows(x, rows.gaps), self._factor(state.step))
             if self.average is not None:
                 self.average.update(state.step)
             state.step, state.position = state.step + 1, state.position + 1

@@ -28,12 +28,13 @@ class Processes:
         is_capturable: `sum` can be part of a CUDA graph.
 
     Example:
+        >>> from squircuit.data import Rows
         >>> alone = Processes()
-        >>> alone.part(Batch(torch.arange(4)[:, None], None)).x.flatten().tolist()
+        >>> alone.part(Rows(torch.arange(4)[:, None])).x.flatten().tolist()
         [0, 1, 2, 3]
         >>> class Second(Processes):  # of two; `sum` is not needed here
         ...     rank, size = 1, 2
-        >>> Second().part(Batch(torch.arange(5)[:, None], None)).x.flatten().tolist()
+        >>> Second().part(Rows(torch.arange(5)[:, None])).x.flatten().tolist()
         [2, 3, 4]
     """
 
@@ -53,8 +54,7 @@ class Processes:
         """The rows of a batch that this process computes with, as many as the others' or one more or less."""
         if self.size == 1:
             return batch
-        mine = slice(*(len(batch.x) * rank // self.size for rank in (self.rank, self.rank + 1)))
-        return Batch(batch.x[mine], None if batch.missing is None else batch.missing[mine])
+        return batch.take(slice(*(len(batch) * rank // self.size for rank in (self.rank, self.rank + 1))))
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], found: Tensor) -> None:
         """After a backward pass: sum the gradients, and with them what a process has found of its rows."""

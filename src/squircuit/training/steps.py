@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from squircuit.circuits.mixture import independent
+from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.execution.graph import CapturedStep
 from squircuit.execution.partition import has_cross_terms
@@ -21,7 +22,6 @@ from squircuit.optim import StiefelOptimizer, named
 from squircuit.optim.manifold import is_constrained
 from squircuit.optim.stacks import real_view
 from squircuit.training.config import TrainingConfig
-from squircuit.training.feed import Batch
 from squircuit.training.processes import Processes
 
 
@@ -46,7 +46,7 @@ class ImpossibleRowsError(Exception):
         batch: those rows where they are known.
     """
 
-    def __init__(self, count: int, rows: int, batch: Batch | None) -> None:
+    def __init__(self, count: int, rows: int, batch: Rows[Tensor] | None) -> None:
         super().__init__(f"{count} of {rows} training rows have probability 0 under the model")
         self.batch = batch
 
@@ -138,18 +138,18 @@ class Steps:
         """The host sees every loss before weights change; else call `require_good` now and then."""
         return not self._captures
 
-    def __call__(self, batch: Batch, factor: float) -> Tensor:
+    def __call__(self, batch: Rows[Tensor], factor: float) -> Tensor:
         """One step at a share of the learning rates; returns loss and rows of probability 0: (2,).
 
         All processes are given the whole batch, and take their rows of it.
         """
         for name, rate in self._rates.items():
             rate.fill_(factor * self._largest[name])
-        x, rows = self._processes.part(batch).x, len(batch.x)
-        if not self._captures or batch.missing is not None:
+        x, rows = self._processes.part(batch).x, len(batch)
+        if not self._captures or batch.gaps is not None:
             # where every cell is missing log p is 0 whatever the weights, and teaches nothing
-            teaches = batch.missing is None or not bool(batch.missing.all())
-            return self._step(x, rows, self._processes.part(batch).missing, teaches, looks=True)
+            teaches = batch.gaps is None or not bool(batch.gaps.all())
+            return self._step(x, rows, self._processes.part(batch).gaps, teaches, looks=True)
         if self._captured is None or self._shape != batch.x.shape:
             self._captured, self._shape = self._capture(x, rows), batch.x.shape
         return self._captured(x)
@@ -172,7 +172,7 @@ class Steps:
             found = torch.stack([loss, lost])
             self._processes.sum_gradients(self.model.parameters(), found)
             if looks:
-                require_good(found, rows, self.model, Batch(x, missing), log_p)
+                require_good(found, rows, self.model, Rows(x, missing), log_p)
             if teaches:
                 self._update()
             return found
@@ -228,7 +228,7 @@ class Steps:
 
 
 def require_good(
-    found: Tensor, rows: int, model: nn.Module, batch: Batch | None = None, log_p: Tensor | None = None
+    found: Tensor, rows: int, model: nn.Module, batch: Rows[Tensor] | None = None, log_p: Tensor | None = None
 ) -> None:
     """Raise if a loss is not finite, or rows have probability 0; weights are to blame before rows are.
 
@@ -246,7 +246,7 @@ def require_good(
         raise DivergedError(f"the loss is {loss}")
     if batch is not None and log_p is not None:
         lost = log_p == -torch.inf
-        batch = Batch(batch.x[lost], None if batch.missing is None else batch.missing[lost])
+        batch = batch.take(lost)
     raise ImpossibleRowsError(int(impossible), rows, batch)
 
 

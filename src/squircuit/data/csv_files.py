@@ -1,0 +1,259 @@
+"""CSV files as chunks of rows."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from squircuit.data.cells import MISSING, Cells, number
+from squircuit.data.optional import installed, need
+from squircuit.data.reading import Source, numbered, plausible, readable, require_names
+from squircuit.data.schema import Chunk
+from squircuit.errors import DataError, ParameterError, SquircuitWarning, Wording
+from squircuit.storage.words import one_line
+
+CHUNK, BLOCK = 65_536, 2**20
+"""Rows, and bytes, that are looked at at once."""
+LARGE = 2**20
+"""Bytes of a file for which it pays to load pyarrow, which takes a gigabyte of addresses."""
+MOST_LINE = 2**26
+"""Characters of one line of a CSV file."""
+BLANK, MOST_BLANK = frozenset({"\n", "\r\n", "\r"}), 2**20
+"""Blank lines are passed over, but not for ever."""
+SOME_COLUMNS = 4
+"""From here on a first row of 0, 1, 2, … is no coincidence."""
+
+
+@final
+class CsvSource(Source):
+    """A CSV file, plain or gzip, UTF-8; ``header`` and ``delimiter`` are looked for where they are None."""
+
+    def __init__(self, path: Path, header: bool | None = None, delimiter: str | None = None) -> None:
+        self.path, self._delimiter = path, delimiter or ","
+        _require_delimiter(self._delimiter)
+        first = self._first_line()
+        self._delimiter = delimiter or max(",;\t|", key=first.count)
+        _, cells = next(self._lines())
+        self.named = header if header is not None else any(number(cell) is None for cell in cells)
+        self.guessed = header is None
+        self.names = tuple(cell.strip() for cell in cells) if self.named else numbered(len(cells))
+        fix = Wording("; if the first line holds data, pass header=False", "")
+        require_names(path, self.names, fix)
+        if self.guessed and not self.named:
+            _warn_of_numbers_as_names(path, cells)
+
+    def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
+        quick = self._by_arrow(names)
+        if quick is not None:
+            yield quick
+            return
+        chosen, block, found = self.positions(names), [], False
+        for entry in self._rows():
+            block.append(entry)
+            if len(block) == CHUNK:
+                yield self._chunk(block, chosen, names)
+                block, found = [], True
+        if not block and not found:
+            raise DataError(f"{self.path}: no rows below the header. Fix: pass a file with data.")
+        if block:
+            yield self._chunk(block, chosen, names)
+
+    def _by_arrow(self, names: Sequence[str]) -> Chunk | None:
+        """All rows at once by pyarrow, many times as fast, where it is installed and sure to agree.
+
+        None: the file is small, is compressed, has quotes, or is not as it should be. Then Python's own
+        reader, which knows the line of each row, reads it or says what is wrong.
+        """
+        if self.path.suffix.lower() == ".gz" or self.path.stat().st_size < LARGE or _holds(self.path, b'"'):
+            return None
+        arrow = installed("pyarrow.csv")
+        if arrow is None:
+            return None
+        chosen = [f"f{position}" for position in self.positions(names)]
+        texts = {f"f{position}": "string" for position in range(len(self.names))}
+        try:
+            found = arrow.read_csv(
+                self.path,
+                arrow.ReadOptions(autogenerate_column_names=True, use_threads=False),
+                arrow.ParseOptions(delimiter=self._delimiter, quote_char=False, newlines_in_values=False),
+                arrow.ConvertOptions(column_types=texts, include_columns=chosen, null_values=[]),
+            ).slice(int(self.named))
+        except (ValueError, LookupError, NotImplementedError, OSError):  # of pyarrow
+            return None
+        if not len(found):
+            return None
+        cells = tuple(_numbers_or_texts(column) for column in found.columns)
+        return Chunk(tuple(names), cells, lambda row: f"{self.path}, line {self._line_of(row)}")
+
+    def _line_of(self, row: int) -> int:
+        """The line on which a row begins, for an error."""
+        return next(itertools.islice(self._rows(), row, None))[0]
+
+    def _chunk(self, block: list[tuple[int, list[str]]], chosen: list[int], names: Sequence[str]) -> Chunk:
+        numbers = [line for line, _ in block]
+        columns = list(zip(*(cells for _, cells in block), strict=True))
+        texts = tuple(np.array(columns[position], dtype=object) for position in chosen)
+        return Chunk(tuple(names), texts, lambda row: f"{self.path}, line {numbers[row]}")
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        lines, width = self._lines(), len(self.names)
+        if self.named:
+            next(lines)
+        for line, cells in lines:
+            if len(cells) != width:
+                longer = any("\n" in cell for cell in cells)
+                hint = ", which a quote continues on the lines below," if longer else ""
+                raise DataError(
+                    f"{len(cells)} cells, but the first line has {width}",
+                    where=f"{self.path}, line {line}{hint}",
+                    fix=f"correct the line; cells end at {self._delimiter!r}"
+                    + Wording(", else pass delimiter=", ""),
+                )
+            yield line, cells
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """The rows that are not blank, each with the number of the line on which it begins."""
+        with self._readable(), self._open() as stream:
+            text = _lines_of(stream, self.path)
+            reader = csv.reader(text, delimiter=self._delimiter, skipinitialspace=True, strict=True)
+            while True:
+                start = reader.line_num + 1
+                try:
+                    cells = next(reader, None)
+                except csv.Error as error:
+                    raise self._wrong_cell(start, reader.line_num, error) from error
+                if cells is None:
+                    return
+                if cells:
+                    yield start, cells
+
+    def _wrong_cell(self, first: int, last: int, error: csv.Error) -> DataError:
+        """What is wrong in a row that begins and ends on these lines, by the quote that is to blame."""
+        with self._open() as stream:
+            lines = itertools.islice(_lines_of(stream, self.path), first - 1, last)
+            opened, inside = last_quote(lines, self._delimiter)
+        if opened is None:
+            return DataError(
+                f"{self.path}, line {first}: {one_line(error)}. Fix: shorten the cell, or remove its column."
+            )
+        what = "is never closed" if inside else "is followed by more text where it closes"
+        if "limit" in str(error):
+            what = f"is not closed within {csv.field_size_limit():,} characters"
+        return DataError(
+            f"{self.path}, line {first + opened}: a quote opens a cell there and {what}. Fix: close the "
+            'quote at the end of the cell, and write quotes inside it twice: "a ""good"" year".'
+        )
+
+    def _first_line(self) -> str:
+        with self._readable(), self._open() as stream:
+            first = next((line for line in _lines_of(stream, self.path) if line.strip()), "")
+        if not first:
+            raise DataError(f"{self.path}: the file is empty. Fix: pass a file with data.")
+        return first
+
+    def _readable(self) -> AbstractContextManager[None]:
+        packed = self.path.suffix.lower() == ".gz"
+        return readable(self.path, "CSV", "copy it again, or " * packed + "save it as UTF-8 CSV")
+
+    def _open(self) -> io.TextIOWrapper:
+        packed = self.path.suffix.lower() == ".gz"
+        stream: Any = gzip.open(self.path) if packed else self.path.open("rb")  # noqa: SIM115
+        return io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+
+
+def _holds(path: Path, mark: bytes) -> bool:
+    """Whether a byte is somewhere in a file."""
+    with path.open("rb") as stream:
+        return any(mark in block for block in iter(lambda: stream.read(BLOCK), b""))
+
+
+def _numbers_or_texts(column: Any) -> Cells:
+    """A column of texts of Arrow as numbers, NaN for missing, where it holds no other, else as it is."""
+    compute = need("pyarrow.compute", "reading CSV files")
+    trimmed = compute.utf8_trim_whitespace(column)
+    gone = compute.is_in(
+        compute.utf8_lower(trimmed), need("pyarrow", "reading CSV files").array(sorted(MISSING))
+    )
+    known = compute.drop_null(compute.if_else(gone, None, trimmed))
+    try:
+        numbers = known.cast("float64").to_numpy()
+    except ValueError:  # a text, or a number that only Python knows
+        numbers = np.array([np.nan])
+    if np.isnan(numbers).any():  # Arrow takes nan(abc) for a number
+        return column.to_numpy().astype(object)  # type: ignore[no-any-return]
+    values = np.full(len(column), np.nan)
+    values[~gone.to_numpy()] = numbers
+    return values
+
+
+def last_quote(lines: Iterable[str], delimiter: str) -> tuple[int | None, bool]:
+    """The number of the line (from 0) with the last quote that opens a cell, and whether it is still open.
+
+    Example:
+        >>> last_quote(['a,"b', 'c",d', 'e,"f'], ",")
+        (2, True)
+        >>> last_quote(['a "b" c'], ",")
+        (None, False)
+    """
+    opened, state = None, "start"
+    for position, line in enumerate(lines):
+        for character in line:
+            if character == '"' and state == "start":
+                opened, state = position, "inside"
+            elif character == '"' and state in ("inside", "closed"):
+                state = "closed" if state == "inside" else "inside"  # two quotes are a character of the cell
+            elif state != "inside":
+                ends = character == delimiter or (character == " " and state == "start")
+                state = "start" if ends else "plain"
+        state = "inside" if state == "inside" else "start"
+    return opened, state == "inside"
+
+
+def _lines_of(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
+    """The lines of a text; small files of endless lines, or of endless blank ones, are soon refused."""
+    most = plausible(path.stat().st_size) if path.suffix.lower() == ".gz" else math.inf
+    blank = 0
+    while line := stream.readline(MOST_LINE + 1):
+        most -= len(line)
+        blank = blank + 1 if line in BLANK else 0
+        if len(line) > MOST_LINE:
+            raise DataError(
+                f"{path}: a line of more than {MOST_LINE:,} characters. Fix: end every row with a new line."
+            )
+        if blank > MOST_BLANK:
+            raise DataError(f"{path}: more than {MOST_BLANK:,} blank lines. Fix: delete them.")
+        if most < 0:
+            raise DataError(
+                f"{path}: it becomes far larger when it is decompressed than tables do. "
+                "Fix: if you trust it, decompress it with gunzip and pass the plain file."
+            )
+        yield line
+
+
+def _require_delimiter(delimiter: str) -> None:
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n ':
+        raise ParameterError(f"delimiter={delimiter!r}. Fix: pass one character, such as ',' or ';'.")
+
+
+def _warn_of_numbers_as_names(path: Path, cells: Sequence[str]) -> None:
+    """The names that pandas makes up, 0, 1, 2, …, are numbers, and so would be a row of data."""
+    if len(cells) >= SOME_COLUMNS and tuple(cell.strip() for cell in cells) == numbered(len(cells)):
+        warnings.warn(
+            SquircuitWarning(
+                f"{path}, line 1: 0, 1, 2, … up to {len(cells) - 1} is read as a row of data. If these are "
+                "names that pandas made, "
+                + Wording("pass header=True or ", "")
+                + "write the file with to_csv(…, header=False, index=False)."
+            ),
+            stacklevel=4,
+        )

@@ -18,7 +18,7 @@ import torch
 import squircuit as sq
 from record import Row, arguments_of, parameters, save_figure, write
 from record import run as as_program
-from squircuit.optim.gram import project
+from squircuit.optim import project
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

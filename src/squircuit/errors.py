@@ -47,7 +47,6 @@ def in_shell(said: object) -> str:
     return str(found)
 
 
-
 class SquircuitError(Exception):
     """Base class of every error that squircuit raises on purpose: what is wrong, where, and the fix, as data.
 

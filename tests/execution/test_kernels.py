@@ -15,9 +15,8 @@ from squircuit.execution.precision import tf32
 from squircuit.execution.scaled import normalise
 from squircuit.optim import Polar
 from squircuit.optim.gram import Grams
-from squircuit.optim.kernels import passes
-from squircuit.optim.polar import polar_factors
-from squircuit.optim.wide import factor
+from squircuit.optim.kernels import gram
+from squircuit.optim.polar import polar_factors, tangent_factor
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 needs_hopper = pytest.mark.skipif(
@@ -159,8 +158,8 @@ def test_the_kernels_of_the_optimiser_agree_with_plain_torch(shape):
     x, g, m = (torch.randn(shape, dtype=torch.complex64) / shape[-1] ** 0.5 for _ in range(3))
     alpha, beta = (torch.randn(shape[0], shape[1], shape[1], dtype=torch.complex64) for _ in range(2))
     gx, gg, gm = x.cuda(), g.cuda(), m.cuda()
-    sums = passes.Sums(shape[0] + 1, shape[1] + 1, gx.device)  # the matrices of another parameter come first
-    passes.momentum_and_grams(gx, gg, gm, 0.9, 0.1, sums, start=1)
+    sums = gram.Sums(shape[0] + 1, shape[1] + 1, gx.device)  # the matrices of another parameter come first
+    gram.momentum_and_grams(gx, gg, gm, 0.9, 0.1, sums, start=1)
     *products, squares = (part[1:, : shape[1], : shape[1]] for part in sums.grams())
     average = m.lerp(g, 0.1)
     assert close(gm, average)
@@ -168,7 +167,7 @@ def test_the_kernels_of_the_optimiser_agree_with_plain_torch(shape):
     for found, expected in zip(products, (plain.xx, plain.xm, plain.mm), strict=True):
         assert close(found, expected)
     assert close(squares.squeeze(2), g.abs().square().sum(dim=2))
-    passes.combine(gx, gm, passes.factors(alpha.cuda(), beta.cuda()), start=0)
+    gram.combine(gx, gm, gram.factors(alpha.cuda(), beta.cuda()), start=0)
     assert close(gx, alpha @ x + beta @ average)
 
 
@@ -190,7 +189,7 @@ def test_the_kernel_between_the_passes_of_polar_agrees_with_plain_torch(rows, by
 @pytest.mark.parametrize("rows", [3, 40, 65])
 def test_the_kernel_of_the_tangent_direction_agrees_with_plain_torch(rows):
     cross, scale = torch.randn(2, rows, rows, dtype=torch.complex64), torch.rand(2, rows, 1)
-    assert close(factor(cross.cuda(), scale.cuda()), factor(cross, scale))
+    assert close(tangent_factor(cross.cuda(), scale.cuda()), tangent_factor(cross, scale))
 
 
 @needs_gpu

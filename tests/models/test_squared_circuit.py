@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import oracle
 import squircuit as sq
 from oracle import small
+from squircuit.circuits.semi_unitary import deviation
 from squircuit.execution import weighted_product
-from squircuit.inference.normalisation import deviation
 from strategies import Shape, circuits, max_error
 
 KINDS = {

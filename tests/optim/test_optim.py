@@ -12,8 +12,7 @@ import squircuit as sq
 from squircuit import optim
 from squircuit.optim.gram import Grams, inverse_square_root
 from squircuit.optim.landing import rectification
-from squircuit.optim.polar import polar_factors
-from squircuit.optim.wide import polar_step, tangent
+from squircuit.optim.polar import polar_factors, polar_step, tangent
 
 METHODS = {
     "Polar": lambda p, **k: optim.Polar(p, **{"lr": 0.05, **k}),
@@ -65,7 +64,7 @@ def test_the_gram_along_a_line_is_quadratic_in_the_step():
 
 
 @pytest.mark.parametrize("rows", [1, 40])
-def test_wide_matrices_take_the_same_step_as_the_gram_core(rows):
+def test_nearly_square_matrices_take_the_same_step_as_the_gram_core(rows):
     x, m = semi_unitary(2, 40, 44), torch.randn(2, 40, 44, dtype=torch.complex128)
     scale = 0.1 + torch.rand(2, rows, 1, dtype=torch.float64)
     g = Grams.of(x, m)
@@ -100,7 +99,7 @@ def test_newton_schulz_gives_the_inverse_square_root():
     assert optim.distance(root @ y).max() < 1e-12
 
 
-def test_many_steps_of_wide_matrices_stay_on_the_manifold():
+def test_many_steps_of_nearly_square_matrices_stay_on_the_manifold():
     weight = torch.nn.Parameter(semi_unitary(3, 40, 48, dtype=torch.complex64))
     optimiser = optim.Polar(constrained(weight), lr=0.2)
     for _ in range(200):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.training.averaging import weights_of
+from squircuit.training.evaluation import weights_of
 from squircuit.training.loop import DivergedWarning
 
 from .conftest import coins, model_of_coins

@@ -10,13 +10,13 @@ import torch
 import typer
 
 from squircuit.circuits import Circuit, Constraint
+from squircuit.circuits.semi_unitary import deviation
 from squircuit.circuits.summary import summary, table
 from squircuit.cli.arguments import Json
 from squircuit.cli.reading import open_model
 from squircuit.cli.report import Report
 from squircuit.errors import FormatError
 from squircuit.inference import partition
-from squircuit.inference.normalisation import deviation
 from squircuit.models import SquaredCircuit
 from squircuit.properties import check as checked
 from squircuit.training.history import log_z_text

@@ -22,6 +22,8 @@ Place = Callable[[int], str]
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Texts, in any case, that mean a missing value."""
+EMPTY = frozenset(f(text) for text in MISSING for f in (str, str.upper, str.title))
+"""Those as they are mostly written."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What begins a formula in a spreadsheet, also in the wide letters of East Asia."""
 SEVERAL = (np.ndarray, list, tuple, dict, set, frozenset)
@@ -139,7 +141,7 @@ def numbers(cells: Cells) -> tuple[Values, int | None]:
     entries = cells.tolist()
     with suppress(TypeError, ValueError, OverflowError):  # mostly all are numbers, written as Python does
         if "_" not in "".join(entries):
-            return np.array(list(map(float, entries))), None
+            return np.array([math.nan if entry in EMPTY else float(entry) for entry in entries]), None
     found = of_each(number, cells)
     wrong = found.index(None) if None in found else None
     return np.array([math.nan if value is None else value for value in found], dtype=np.float64), wrong

@@ -101,8 +101,9 @@ class CsvSource(Source):
 
     def _chunk(self, block: list[tuple[int, list[str]]], chosen: list[int], names: Sequence[str]) -> Chunk:
         numbers = [line for line, _ in block]
-        columns = tuple(np.array([cells[i] for _, cells in block], dtype=object) for i in chosen)
-        return Chunk(tuple(names), columns, lambda row: f"{self.path}, line {numbers[row]}")
+        columns = list(zip(*(cells for _, cells in block), strict=True))
+        texts = tuple(np.array(columns[position], dtype=object) for position in chosen)
+        return Chunk(tuple(names), texts, lambda row: f"{self.path}, line {numbers[row]}")
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         lines, width = self._lines(), len(self.names)

@@ -11,7 +11,6 @@ Two things have to come together:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Parameter
 from squircuit.circuits.mixture import separated
+from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import StructureError
 from squircuit.execution.plan import Plan, Stack
 from squircuit.execution.precision import double, tf32
@@ -38,8 +38,6 @@ LIMIT = {torch.float32: 2e-6, torch.float64: 1e-10}
 """max |WWᴴ − I| of weights that are semi-unitary up to rounding. Polar leaves 3·10⁻⁷ in single, and log Z
 adds it up over the layers."""
 PROBES = 2
-NUMBERS = 1 << 24
-"""Weights that are in double precision at a time."""
 
 
 class Kept(NamedTuple):
@@ -188,24 +186,6 @@ class Normalisation:
                     z = (drawn[0] + 0.5) * (drawn[1] - 0.5).sign()
                 self._probes[key] = z.to(weight.device, weight.dtype)
         return self._probes[key]
-
-
-def deviation(stack: Tensor) -> float:
-    """max |WWᴴ − I| over a stack (S, K1, K2).
-
-    In double precision, some matrices at a time: in single precision a row with one large entry and thousands
-    of small ones would lose the small ones, and weights that are on the manifold would seem off it.
-    """
-    largest, at_once = 0.0, max(1, NUMBERS // max(1, stack[:1].numel()))
-    for part in torch.split(stack, at_once):
-        exact = double(part)
-        gram = exact @ exact.mH
-        gram.diagonal(dim1=1, dim2=2).sub_(1)
-        found = float(gram.abs().amax()) if gram.numel() else 0.0
-        if math.isnan(found):
-            return math.inf
-        largest = max(largest, found)
-    return largest
 
 
 @torch.no_grad()

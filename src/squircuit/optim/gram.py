@@ -21,9 +21,6 @@ from squircuit.execution.precision import double
 
 CHUNK = 1 << 17  # numbers of X that a CPU handles at a time
 STEPS = 5  # of Newton–Schulz: quadratic, from a distance of 0.25 to rounding
-MANY = 24  # steps: enough for singular values down to 10⁻³
-FAR = 1e-9  # from the manifold, in double precision: Newton–Schulz has not got there
-NUMBERS = 1 << 24  # weights that are in double precision at a time
 
 
 @final
@@ -55,6 +52,7 @@ class Grams:
         return self._gram(a, b, self.towards(a, b))
 
     def _gram(self, a: Tensor, b: Tensor, towards: Tensor) -> Tensor:
+        # D Dᴴ = (D Xᴴ) aᴴ + (D Mᴴ) bᴴ: the first factor is at hand, the second is aC + bT
         return towards @ a.mH + _times_adjoint(a @ self.xm + _times(b, self.mm), b)
 
     def line(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,6 +78,7 @@ class Grams:
         a, b = scale * a, scale * b
         if scale.shape[-2] == 1:
             return a, b
+        # what is not tangent of D is ½(DXᴴ + XDᴴ)X, a multiple of X from the left, so only a changes
         cross = self.towards(a, b)
         return a - 0.5 * (cross + cross.mH), b
 
@@ -104,7 +103,7 @@ def _times_adjoint(matrix: Tensor, b: Tensor) -> Tensor:
 
 
 def _three(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """All blocks of Z Zᴴ with Z = [X; M]."""
+    """All blocks of Z Zᴴ with Z = [X; M]: one product reads X and M once, three would read them twice."""
     z, rows = torch.cat([x, m], dim=1), x.shape[1]
     whole = z @ z.conj().resolve_conj().mT
     return whole[:, :rows, :rows], whole[:, :rows, rows:], whole[:, rows:, rows:]
@@ -114,6 +113,8 @@ def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:
     """B^(-1/2) of Hermitian matrices with eigenvalues in (0, 3), by Newton–Schulz.
 
     L ← HL, B ← HBH with H = (3I − B)/2. No eigen-decomposition: those are slow on GPUs and wait for the host.
+    All matrices are polynomials of B and commute, so B stays Hermitian. An eigenvalue 1 + e of B goes to
+    1 − ¾e² + ¼e³; from 3 on that of H is no longer positive, and L would not be the root.
     """
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     root = half = 1.5 * identity - 0.5 * gram
@@ -122,48 +123,3 @@ def inverse_square_root(gram: Tensor, steps: int = STEPS) -> Tensor:
         half = 1.5 * identity - 0.5 * gram
         root = half @ root
     return root
-
-
-def project(x: Tensor) -> Tensor:
-    """The nearest semi-unitary matrices to any X of full rank, by SVD in double precision."""
-    u, _, vh = torch.linalg.svd(double(x), full_matrices=False)
-    projected: Tensor = (u @ vh).to(x.dtype)
-    return projected
-
-
-def distance(x: Tensor) -> Tensor:
-    """‖XXᴴ − I‖_F of every matrix, (S,)."""
-    gram = double(x @ x.mH)
-    norm: Tensor = torch.linalg.matrix_norm(
-        gram - torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    )
-    return norm
-
-
-@torch.no_grad()
-def nearest(stack: Tensor, steps: int = MANY) -> Tensor:
-    """The polar factor (YYᴴ)^(-1/2) Y of matrices: (S, K1, K2).
-
-    In double precision, some matrices at a time. Those too far for Newton–Schulz, such as averages of weights
-    that went round in circles, are decomposed.
-
-    Args:
-        stack: of matrices.
-        steps: of Newton–Schulz.
-
-    Example:
-        >>> nearest(torch.tensor([[[0.5, 0.0], [0.0, 0.25]]]))
-        tensor([[[1., 0.],
-                 [0., 1.]]])
-    """
-    out = torch.empty_like(stack)
-    at_once = max(1, NUMBERS // max(1, stack[:1].numel()))
-    for start in range(0, len(stack), at_once):
-        part = slice(start, start + at_once)
-        exact = double(stack[part])
-        found = inverse_square_root(exact @ exact.mH, steps) @ exact
-        far = ~(distance(found) <= FAR)  # NaN, where singular values were too large, is far
-        if far.any() and bool(exact.isfinite().all()):
-            found[far] = project(exact[far])
-        out[part] = found.to(stack.dtype)
-    return out

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from squircuit.optim.base import Params, StiefelOptimizer, vector_adam
-from squircuit.optim.bundle import Bundle
 from squircuit.optim.gram import Grams, inverse_square_root
+from squircuit.optim.stacks import Stacks
 
 
 def safe_step(g: Grams, a: Tensor, b: Tensor, attraction: float, radius: float) -> Tensor:
@@ -35,7 +35,7 @@ def safe_step(g: Grams, a: Tensor, b: Tensor, attraction: float, radius: float) 
 class _Landing(StiefelOptimizer):
     def _land(
         self,
-        bundle: Bundle,
+        stacks: Stacks,
         averages: list[Tensor],
         g: Grams,
         scale: Tensor,
@@ -44,27 +44,32 @@ class _Landing(StiefelOptimizer):
     ) -> None:
         """X ← X − ηΛ(X), and back to the manifold where that went too far and projection is on."""
         a, b = g.scaled(*g.canonical(), scale)
+        # λ(XXᴴ − I)X is a multiple of X from the left; safe_step bounds what both parts do together
         a = a + group["attraction"] * (g.xx - g.identity)
         step = safe_step(g, a, b, group["attraction"], group["radius"]).clamp_max(rate)
         alpha, beta = g.identity - step * a, -step * b
         if group["project"]:
             gram = g.combined(alpha, beta)
             far = torch.linalg.matrix_norm(gram - g.identity)[..., None, None] > group["radius"]
+            # a step may have gone far; divided by its norm, the Gram has eigenvalues in (0, 1]
             size = torch.linalg.matrix_norm(gram)[..., None, None]
             root = inverse_square_root(gram / size, steps=30) / size.sqrt()
-            root = torch.where(far, root, g.identity)
+            root = torch.where(far, root, g.identity)  # no branch: a captured step cannot ask the host
             alpha, beta = root @ alpha, root @ beta
-        bundle.apply(averages, alpha, beta)
+        stacks.apply(averages, alpha, beta)
 
 
 @final
 class LandingSGD(_Landing):
     """Momentum SGD with the landing field (Alg. "LandingSGD"); with ``project`` the paper's LandingSGD*."""
 
+    name, rate = "landing-sgd", 0.01
+    is_capturable = True
+
     def __init__(
         self,
         params: Params,
-        lr: float = 0.01,
+        lr: float = rate,
         *,
         momentum: float = 0.9,
         dampening: float = 0.0,
@@ -76,20 +81,16 @@ class LandingSGD(_Landing):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        options: dict[str, Any] = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "attraction": attraction,
-        }
-        options |= {"radius": radius, "project": project, "free_lr": free_lr, "betas": betas, "eps": eps}
-        super().__init__(params, {**options, "second_moment": "matrix", "weight_decay": weight_decay})
+        super().__init__(
+            params, lr=lr, momentum=momentum, dampening=dampening, attraction=attraction, radius=radius,
+            project=project, free_lr=free_lr, betas=betas, eps=eps, weight_decay=weight_decay,
+        )  # fmt: skip
 
-    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
-        fresh = "momentum_buffer" not in bundle.states[0]  # torch's SGD starts from the first gradient
-        buffers = bundle.state("momentum_buffer")
-        g, norms = bundle.advance(buffers, group["momentum"], 1.0 if fresh else 1 - group["dampening"])
-        self._land(bundle, buffers, g, torch.ones_like(norms[:, :1]).double(), group, group["lr"])
+    def update(self, stacks: Stacks, group: dict[str, Any]) -> None:
+        fresh = "momentum_buffer" not in stacks.states[0]  # torch's SGD starts from the first gradient
+        buffers = stacks.state("momentum_buffer")
+        g, norms = stacks.advance(buffers, group["momentum"], 1.0 if fresh else 1 - group["dampening"])
+        self._land(stacks, buffers, g, torch.ones_like(norms[:, :1]).double(), group, group["lr"])
 
 
 @final
@@ -100,10 +101,13 @@ class LandingPC(_Landing):
     taken un-normalised, which makes log Z jump.
     """
 
+    name, rate = "landing-pc", 0.05
+    is_capturable = True
+
     def __init__(
         self,
         params: Params,
-        lr: float = 0.05,
+        lr: float = rate,
         *,
         rectify: bool = True,
         attraction: float = 0.1,
@@ -115,23 +119,18 @@ class LandingPC(_Landing):
         second_moment: str = "matrix",
         weight_decay: float = 0.0,
     ) -> None:
-        options: dict[str, Any] = {
-            "lr": lr,
-            "rectify": rectify,
-            "attraction": attraction,
-            "radius": radius,
-            "project": project,
-        }
-        options |= {"project": project, "free_lr": free_lr, "betas": betas, "eps": eps}
-        super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
+        super().__init__(
+            params, lr=lr, rectify=rectify, attraction=attraction, radius=radius, project=project,
+            free_lr=free_lr, betas=betas, eps=eps, second_moment=second_moment, weight_decay=weight_decay,
+        )  # fmt: skip
 
-    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
-        averages, g, scale = vector_adam(bundle, group)
+    def update(self, stacks: Stacks, group: dict[str, Any]) -> None:
+        averages, g, scale = vector_adam(stacks, group)
         rate: float | Tensor = group["lr"]
         if group["rectify"]:
-            step = bundle.spread([state["step"] for state in bundle.states])
+            step = stacks.spread([state["step"] for state in stacks.states])
             rate = rate * rectification(step, group["betas"][1])
-        self._land(bundle, averages, g, scale, group, rate)
+        self._land(stacks, averages, g, scale, group, rate)
 
 
 def rectification(step: Tensor, beta2: float) -> Tensor:

@@ -1,22 +1,34 @@
-"""Feasible methods: Polar (exact retraction) and POGO (one Newton–Schulz step)."""
+"""Polar: back to the manifold by the polar decomposition at every step, in one of two ways.
+
+Mostly K1 ≪ K2, and the Gram core serves (:func:`polar_factors`): all but two passes over the weights happens
+in K1×K1 matrices. Where matrices are nearly square with many rows, those are no smaller than the weights, and
+each of their products costs as much as one with the weights. There :func:`polar_step` takes few products,
+with X itself, in the weights' own precision.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError
+from squircuit.execution.kernels import hermitian
+from squircuit.execution.precision import tf32
 from squircuit.optim.base import Params, StiefelOptimizer, vector_adam, vector_scale
-from squircuit.optim.bundle import Bundle
 from squircuit.optim.gram import STEPS, Grams, inverse_square_root, root_of_trace
 from squircuit.optim.kernels import polar as kernel
-from squircuit.optim.wide import NUMBERS, polar_step
+from squircuit.optim.stacks import Stacks, real_view
 
 LARGEST = 100.0
 """Rates above count as this. Far above, X − ηR would lose all digits where R, the tangent part of the
 momentum, is a small difference of large numbers; more than ``trust`` is not moved in any case."""
+NUMBERS = 1 << 25
+"""Of nearly square weights that are moved at once; more would only need more memory."""
+LAST_STEPS = {torch.float32: 1, torch.float64: 2}
+"""Of Newton–Schulz after the polynomial: each squares its error of 10⁻⁴."""
 
 
 @final
@@ -37,10 +49,14 @@ class Polar(StiefelOptimizer):
         True
     """
 
+    name, rate = "polar", 0.2
+    stays_on_manifold = True
+    is_capturable = True
+
     def __init__(
         self,
         params: Params,
-        lr: float = 0.2,
+        lr: float = rate,
         *,
         free_lr: float = 0.01,
         betas: tuple[float, float] = (0.9, 0.99),
@@ -53,21 +69,23 @@ class Polar(StiefelOptimizer):
             raise ParameterError(
                 f"trust={trust}: the retraction converges only in (0, 1]. Fix: pass a number there, like 0.5."
             )
-        options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps, "trust": trust}
-        super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
+        super().__init__(
+            params, lr=lr, free_lr=free_lr, betas=betas, eps=eps, second_moment=second_moment, trust=trust,
+            weight_decay=weight_decay,
+        )  # fmt: skip
 
-    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
-        if bundle.is_wide:
-            self._update_wide(bundle, group)
+    def update(self, stacks: Stacks, group: dict[str, Any]) -> None:
+        if stacks.are_nearly_square:
+            self._update_nearly_square(stacks, group)
             return
-        averages, g, scale = vector_adam(bundle, group)
-        bundle.apply(averages, *polar_factors(g, scale, _bounded(group["lr"]), group["trust"]))
+        averages, g, scale = vector_adam(stacks, group)
+        stacks.apply(averages, *polar_factors(g, scale, _bounded(group["lr"]), group["trust"]))
 
-    def _update_wide(self, bundle: Bundle, group: dict[str, Any]) -> None:
-        averages, beta = bundle.state("exp_avg"), group["betas"][0]
-        bundle.accumulate(averages, beta, 1 - beta)
-        scale, rate = vector_scale(bundle, bundle.norms, group), _bounded(group["lr"])
-        parts = zip(bundle.weights, averages, torch.split(scale, bundle.sizes), strict=True)
+    def _update_nearly_square(self, stacks: Stacks, group: dict[str, Any]) -> None:
+        averages, beta = stacks.state("exp_avg"), group["betas"][0]
+        stacks.accumulate(averages, beta, 1 - beta)
+        scale, rate = vector_scale(stacks, stacks.norms, group), _bounded(group["lr"])
+        parts = zip(stacks.weights, averages, torch.split(scale, stacks.sizes), strict=True)
         for weight, average, factor in parts:
             at_once = max(1, NUMBERS // weight[0].numel())
             for start in range(0, len(weight), at_once):
@@ -86,35 +104,75 @@ def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> 
         return kernel.polar_factors(g.xx, g.xm, g.mm, scale, lr, trust, steps)
     a, b = g.scaled(*g.euclidean(), scale)
     slope, square = g.line(a, b)
+    # ‖ηD‖ ≤ trust ≤ 1 keeps the eigenvalues of YYᴴ in [1, 2], inside (0, 3), where Newton–Schulz converges
     rate = (trust / (root_of_trace(square) + 1e-30)).clamp_max(lr)
     root = inverse_square_root(g.xx - rate * slope + rate.square() * square, steps)
     return root - rate * (root @ a), root * (-rate * b).mT
 
 
-@final
-class POGO(StiefelOptimizer):
-    """The same with the canonical metric and a single Newton–Schulz step (arXiv 2602.14656).
+def polar_step(x: Tensor, m: Tensor, scale: Tensor, rate: float | Tensor, trust: float) -> None:
+    """X ← (YYᴴ)^(-1/2) Y with Y = X − ηD, D the scaled tangent part of M, η ≤ rate and η‖D‖_F ≤ trust.
 
-    Y = X − ηR with R = ½[(XXᴴ)M − (XMᴴ)X], then X⁺ = ½(3I − YYᴴ)Y.
+    D is tangent, so YYᴴ = I + E with E = η²DDᴴ, whose eigenvalues lie in [0, trust²]: a quadratic polynomial
+    of E comes within 10⁻⁴ of the inverse square root, and Newton–Schulz does the rest. Its Gram, which alone
+    decides the distance to the manifold, is in full precision; what comes before it may use TF32.
+
+    Args:
+        x: semi-unitary, (S, K1, K2).
+        m: momentum, like x.
+        scale: factors of the rows or matrices, (S, K1 or 1, 1).
     """
+    with tf32(True):  # errors of 10⁻³ in a direction are noise, and leave the result on the manifold
+        direction = tangent(x, m, scale)
+        norm = torch.linalg.vector_norm(real_view(direction), dim=(1, 2))
+        step = (trust / (norm + 1e-30)).clamp_max(rate)[:, None, None]
+        direction *= -step
+        error = direction @ direction.mH  # the E above, before Y takes the memory of D
+        y = direction.add_(x)
+        # (p₀ + p₁E + p₂E²) Y by Horner: p₀Y + E (p₁Y + p₂EY), so that E² is never formed
+        constant, linear, quadratic = inverse_root_polynomial(trust**2)
+        inner = torch.baddbmm(y, error, y, beta=linear, alpha=quadratic)
+        y.baddbmm_(error, inner, beta=constant)
+    for _ in range(LAST_STEPS[x.dtype.to_real()] * (1 if trust <= 0.5 else 2) - 1):
+        y = _newton_schulz(y, torch.empty_like(y))
+    _newton_schulz(y, x)
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 0.2,
-        *,
-        free_lr: float = 0.01,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        second_moment: str = "matrix",
-        weight_decay: float = 0.0,
-    ) -> None:
-        options = {"lr": lr, "free_lr": free_lr, "betas": betas, "eps": eps}
-        super().__init__(params, {**options, "second_moment": second_moment, "weight_decay": weight_decay})
 
-    def update(self, bundle: Bundle, group: dict[str, Any]) -> None:
-        averages, g, scale = vector_adam(bundle, group)
-        a, b = g.scaled(*g.canonical(), scale)
-        alpha, beta = g.identity - group["lr"] * a, -group["lr"] * b
-        root = 1.5 * g.identity - 0.5 * g.combined(alpha, beta)
-        bundle.apply(averages, root @ alpha, root @ beta)
+def tangent(x: Tensor, m: Tensor, scale: Tensor) -> Tensor:
+    """The tangent part of M at a semi-unitary X, its rows scaled, made tangent again: D with DXᴴ + XDᴴ = 0.
+
+    R = M − HX with H, N the Hermitian and the skew part of C = XMᴴ, and RXᴴ = −N; so sR is made tangent by
+    adding ½(sN + (sN)ᴴ) X, and all together D = sM − AX with A = ¼(s_i + s_j) C + ¼(3s_i − s_j) Cᴴ.
+    """
+    return (scale * m).baddbmm_(tangent_factor(x @ m.mH, scale.expand(-1, x.shape[1], 1)), x, alpha=-1)
+
+
+def tangent_factor(cross: Tensor, scale: Tensor) -> Tensor:
+    """A = ¼(s_i + s_j) C + ¼(3s_i − s_j) Cᴴ, with C (S, K1, K1) and s (S, K1, 1)."""
+    if kernel.tangent_usable(cross):
+        return kernel.tangent_factor(cross, scale)
+    other = scale.mT
+    return 0.25 * ((scale + other) * cross + (3 * scale - other) * cross.mH)
+
+
+def inverse_root_polynomial(largest: float) -> tuple[float, float, float]:
+    """(p₀, p₁, p₂) with p₀ + p₁e + p₂e² ≈ (1 + e)^(-1/2) on [0, largest], interpolated at Chebyshev's points.
+
+    >>> p = inverse_root_polynomial(0.25)
+    >>> max(abs(p[0] + p[1] * e + p[2] * e * e - (1 + e) ** -0.5) for e in (0, 0.05, 0.1, 0.2, 0.25)) < 2e-4
+    True
+    """
+    u, v, w = (largest / 2 * (1 + math.cos(math.pi * (2 * k + 1) / 6)) for k in range(3))
+    at_u, at_v, at_w = ((1 + e) ** -0.5 for e in (u, v, w))
+    slope = (at_v - at_u) / (v - u)
+    bend = ((at_w - at_v) / (w - v) - slope) / (w - u)
+    return at_u - slope * u + bend * u * v, slope - bend * (u + v), bend
+
+
+def _newton_schulz(y: Tensor, out: Tensor) -> Tensor:
+    """½(3I − YYᴴ)Y, as Y plus a small correction, so that rounding in its product is small too."""
+    with tf32(False):
+        gram = hermitian.product(y, y)
+    gram.diagonal(dim1=1, dim2=2).sub_(1)
+    with tf32(True):
+        return torch.baddbmm(y, gram, y, alpha=-0.5, out=out)

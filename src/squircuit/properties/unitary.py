@@ -10,12 +10,12 @@ from __future__ import annotations
 from itertools import combinations
 
 import torch
-from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter, Sum
 from squircuit.circuits.layers import are_apart
 from squircuit.circuits.mixture import separated
 from squircuit.circuits.required import require_circuit
+from squircuit.circuits.semi_unitary import deviation
 from squircuit.properties.basis import input_pairs
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
@@ -77,7 +77,7 @@ def _has_orthonormal_rows(circuit: Circuit, weight: Parameter, limit: float) -> 
     value = circuit.known_value(weight)
     if value is None:
         return weight.constraint is Constraint.SEMI_UNITARY
-    return _distance_from_identity(value) <= limit
+    return deviation(value) <= limit
 
 
 def satisfies_u2(circuit: Circuit) -> Verdict:
@@ -129,19 +129,13 @@ def satisfies_u3(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     doubts = []
     for layer in {layer.weight: layer for layer in circuit.sums}.values():
         if _has_values(circuit, layer):
-            error = _distance_from_identity(circuit.value(layer.weight))
+            error = deviation(circuit.value(layer.weight))
             if error > limit:
                 return Verdict("U3", False, f"W Wᴴ differs from I by {error:.3g}", circuit.where(layer))
         elif layer.weight.constraint is not Constraint.SEMI_UNITARY:
             reason = f"its weight is declared {layer.weight.constraint}, and has no value yet"
             doubts.append(Verdict("U3", None, reason, circuit.where(layer)))
     return doubts[0] if doubts else _holds("U3", "sum weights are semi-unitary", circuit, limit)
-
-
-def _distance_from_identity(value: Tensor) -> float:
-    """max |WWᴴ − I|."""
-    weight = value.to(torch.complex128)
-    return float((weight @ weight.mH - torch.eye(len(weight))).abs().max())
 
 
 def is_unitary(circuit: Circuit, tolerance: float | None = None) -> Verdict:

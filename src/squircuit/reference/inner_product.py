@@ -24,6 +24,7 @@ from squircuit.circuits.layers import are_apart, is_product, summands
 from squircuit.circuits.mixture import separated
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
+from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import StructureError
 from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_layers, input_weight, weight_blocks, weight_of
@@ -158,8 +159,7 @@ class PairGrams:
         assert layer.weight is not None
         if layer.weight.constraint is not Constraint.SEMI_UNITARY:
             return False
-        weight = self.a.value(layer.weight).detach().to(torch.complex128)
-        return float((weight @ weight.mH - torch.eye(len(weight))).abs().max()) <= self._tolerance
+        return deviation(self.a.value(layer.weight).detach()) <= self._tolerance
 
     def _compute(self, layer: Layer, other: Layer) -> Tensor:
         if not layer.scope & self.over:

@@ -1,14 +1,19 @@
-"""The folder of a run: options, history, checkpoint, best weights. Every file is written in one step."""
+"""A run in a folder: its options, history, checkpoint and best weights, and whether they fit together.
+
+Every file is written in one step. What a checkpoint holds is looked at before anything of it is used.
+"""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import json
+import math
 import os
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -17,18 +22,80 @@ from torch import Tensor
 from squircuit import storage
 from squircuit.errors import DataError, FormatError, ParameterError, Wording
 from squircuit.models import SquaredCircuit
+from squircuit.optim.stacks import real_view
 from squircuit.storage.atomic import replace, sweep
 from squircuit.storage.documents import ContentError
 from squircuit.storage.locks import FolderLock
-from squircuit.storage.words import one_line, without_fix
+from squircuit.storage.words import one_line, printable, without_fix
 from squircuit.training.config import UNITS, TrainingConfig, shown
+from squircuit.training.evaluation import evaluate, using
 from squircuit.training.feed import Data
-from squircuit.training.history import Epoch, History, rows_of
+from squircuit.training.history import Epoch, History, count_of, number_of, require_entries, rows_of
 
 CHECKPOINT = "checkpoint.safetensors"
 FILES = ("config.json", "history.jsonl", CHECKPOINT, "best.safetensors")
 FREE = ("progress", "tensorboard", "checkpoint_minutes")
 """Options that do not change the result: a resumed run may have others."""
+COUNTS = ("epoch", "position", "step", "best_epoch", "waited")
+ENDS = ("running", "interrupted", "finished", "early stopping: ", "failed: ")
+"""What `stopped` begins with."""
+
+
+@dataclass
+class State:
+    """Where a run is; with the tensors of `Loop`, all that a resumed run needs.
+
+    Args:
+        epoch: epochs done.
+        position: steps done in the present epoch.
+        step: steps done.
+        best: best validation loss in nats.
+        best_epoch: its epoch, from 1; 0: there was no validation yet.
+        waited: validations since then.
+        seconds: of training so far.
+        stopped: why the run ended, or "running".
+        rows: of the history.
+    """
+
+    epoch: int = 0
+    position: int = 0
+    step: int = 0
+    best: float = math.inf
+    best_epoch: int = 0
+    waited: int = 0
+    seconds: float = 0.0
+    stopped: str = "running"
+    rows: list[Epoch] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        best = None if math.isinf(self.best) else self.best
+        return {**vars(self), "best": best, "rows": [row.to_dict() for row in self.rows]}
+
+    @staticmethod
+    def from_dict(document: dict[str, Any]) -> State:
+        """What `to_dict` described; a ContentError says what is wrong with anything else."""
+        require_entries("a state", document, [field.name for field in fields(State)])
+        counts = {name: count_of(name, document[name]) for name in COUNTS}
+        best = math.inf if document["best"] is None else number_of("best", document["best"])
+        seconds, stopped = number_of("seconds", document["seconds"]), document["stopped"]
+        if math.isnan(best) or not 0 <= seconds < math.inf:
+            raise ContentError(f"best={best}, seconds={seconds}")
+        is_line = isinstance(stopped, str) and printable(stopped, 1000) == stopped
+        if not is_line or not stopped.startswith(ENDS):
+            raise ContentError(f"stopped={shown(stopped)}")
+        return State(**counts, best=best, seconds=seconds, stopped=stopped, rows=rows_of(document["rows"]))
+
+    def require_within(self, epochs: int, steps: int) -> None:
+        """Raise a ContentError where a run of so many epochs, of so many steps each, is never here."""
+        if self.epoch > epochs or self.position > steps or self.best_epoch > self.epoch:
+            raise ContentError(f"epoch {self.epoch} of {epochs}, step {self.position} of {steps}")
+        if self.step != self.epoch * steps + self.position or len(self.rows) != self.epoch:
+            raise ContentError(
+                f"{self.step} steps and {len(self.rows)} rows of history after {self.epoch} epochs"
+            )
+        goes_on = self.stopped in ("running", "interrupted")
+        if (goes_on and self.epoch == epochs) or (self.stopped == "finished" and self.epoch < epochs):
+            raise ContentError(f"{self.stopped} after {self.epoch} of {epochs} epochs")
 
 
 @final
@@ -180,3 +247,69 @@ def identity(model: SquaredCircuit, config: TrainingConfig, data: Data) -> dict[
     structure = hashlib.sha256(f"{model.structure.to_json()} {precision}".encode()).hexdigest()
     valid = None if data.valid is None else data.valid.fingerprint()
     return {"config": config.to_dict(), "model": structure, "train": data.train.fingerprint(), "valid": valid}
+
+
+def require_fitting(
+    found: Mapping[str, Tensor], held: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], state: State
+) -> None:
+    """Raise a ContentError unless all tensors are there, of the right form, and numbers.
+
+    Args:
+        found: the tensors of the checkpoint.
+        held: those that a run has from its first moment: weights, averages, sums.
+        optimiser: those that it has after a step; a weight that had no gradient yet has none of them.
+        state: where the run is.
+    """
+    for name in held:
+        if name not in found:
+            raise ContentError(f"{name} is missing")
+    known = {**held, **optimiser}
+    for name, value in found.items():
+        if name not in known:
+            raise ContentError(f"it holds {printable(name, 80)}, which is no part of the run")
+        _require_form(name, value, known[name])
+        _require_numbers(name, value, state)
+    _require_whole_states(found, optimiser)
+
+
+def _require_form(name: str, value: Tensor, known: Tensor) -> None:
+    if (value.shape, value.dtype) != (known.shape, known.dtype):
+        raise ContentError(
+            f"{name} has the shape {tuple(value.shape)} of {value.dtype}, "
+            f"not {tuple(known.shape)} of {known.dtype}"
+        )
+
+
+def _require_numbers(name: str, value: Tensor, state: State) -> None:
+    """All is finite while training goes on; of a run that failed, the best weights are."""
+    goes_on = state.stopped in ("running", "interrupted")
+    if (goes_on or name.startswith("best.")) and not bool(real_view(value).isfinite().all()):
+        raise ContentError(f"{name} holds numbers that are not finite")
+    if name.startswith("optimiser.step.") and not 0 <= value.item() <= state.step:
+        raise ContentError(f"{name} is {value.item():g} after {state.step} steps")
+    if name.startswith("optimiser.exp_avg_sq.") and bool((value < 0).any()):
+        raise ContentError(f"{name} holds mean squares below 0")
+
+
+def _require_whole_states(found: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
+    """A weight has all of the optimiser's state, or none."""
+    begun = {_weight(name) for name in found if name in optimiser}
+    for name in optimiser:
+        if _weight(name) in begun and name not in found:
+            raise ContentError(f"{name} is missing")
+
+
+def _weight(name: str) -> str:
+    """The weight that some state of the optimiser is of."""
+    return name.split(".", 2)[2]
+
+
+def require_models(model: SquaredCircuit, found: Mapping[str, Tensor], state: State) -> None:
+    """Raise a ContentError where the model of the checkpoint, or its best one, is no distribution."""
+    kinds = ("best.", "model.") if state.stopped in ("running", "interrupted") else ("best.",)
+    for kind in kinds:
+        weights = {n.removeprefix(kind): v for n, v in found.items() if n.startswith(kind)}
+        with using(model, weights):
+            log_z = evaluate(model, None).log_z
+        if not math.isfinite(log_z):
+            raise ContentError(f"log Z of the weights {kind}* is {log_z}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import reprlib
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from squircuit import optim
 from squircuit.data.optional import need
 from squircuit.errors import FormatError, ParameterError, suggestion
 from squircuit.storage.checks import shown as shown_path
@@ -19,7 +21,6 @@ from squircuit.storage.documents import ContentError
 from squircuit.storage.words import one_line
 
 Auto = Literal["auto"]
-OPTIMISERS = ("auto", "polar", "pogo", "landing-pc", "landing-sgd", "adam")
 SCHEDULES = ("cosine", "constant", "step")
 UNITS = ("auto", "bits", "nats")
 MOST_BYTES = 2**16
@@ -35,8 +36,9 @@ class TrainingConfig:
     Args:
         epochs: passes through the training data at most.
         batch: rows in a step; all rows where there are fewer.
-        optimiser: "polar", "pogo", "landing-pc", "landing-sgd" or "adam"; auto: polar for semi-unitary
-            weights, adam for free ones.
+        optimiser: one of ``sq.optim.names()``: "polar", "pogo", "landing-pc", "landing-sgd", "adam" or the
+            name of your own; or its class, which is kept by its name. Auto: polar for semi-unitary weights,
+            adam for free ones.
         lr: largest learning rate of the weights.
         lr_free: that of the parameters of input functions and of the weights of roots.
         schedule: after the warm-up: "cosine" falls to ``final_lr``, "constant" stays, "step" falls in two
@@ -88,13 +90,16 @@ class TrainingConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
+        optimiser: Any = self.optimiser
+        if isinstance(optimiser, type):
+            object.__setattr__(self, "optimiser", optim.named(optimiser).name)
         for field in dataclasses.fields(self):
             _require_type(field, getattr(self, field.name))
         for name, (holds, range_) in RANGES.items():
             value = getattr(self, name)
             if value != "auto" and not (abs(value) <= sys.float_info.max and holds(value)):
                 raise ParameterError(f"{name}={shown(value)}. Fix: pass {range_}.")
-        for name, known in CHOICES.items():
+        for name, known in {**CHOICES, "optimiser": ("auto", *optim.names())}.items():
             if getattr(self, name) not in known:
                 value = shown(getattr(self, name))
                 raise ParameterError(f"{name}={value}. Fix: pass one of {', '.join(known)}.")
@@ -102,21 +107,24 @@ class TrainingConfig:
     @classmethod
     def of(cls, source: Any = None, /, **overrides: Any) -> TrainingConfig:
         """The options of a config, a mapping or a TOML, YAML or JSON file, with some of them replaced."""
-        if source is None or isinstance(source, TrainingConfig):
-            return (source or cls()).replace(**overrides)
+        if isinstance(source, TrainingConfig):
+            return source.replace(**overrides)
         if isinstance(source, str | Path):
             return _of_file(Path(source)).replace(**overrides)
-        if isinstance(source, Mapping):
-            return cls().replace(**source).replace(**overrides)
-        raise ParameterError(
-            f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
-        )
+        if source is not None and not isinstance(source, Mapping):
+            raise ParameterError(
+                f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
+            )
+        options = {**(source or {}), **overrides}
+        for name in options:
+            _require_known(name)
+        return cls(**options)
 
     def replace(self, /, **changes: Any) -> TrainingConfig:
         """The same with other values of some options."""
         for name in changes:
             _require_known(name)
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **changes) if changes else self
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], source: Any = None) -> TrainingConfig:
@@ -131,6 +139,31 @@ class TrainingConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; :meth:`of` reads it."""
         return dataclasses.asdict(self)
+
+    def rate_factor(self, step: int, steps: int) -> float:
+        """The share of the largest learning rate in one step, from 0, of so many.
+
+        It grows linearly through the first ``warm_up·steps`` steps. Of the others, a share t has passed:
+        "cosine" is f + (1 − f)·(1 + cos πt)/2 with f = ``final_lr``; "constant" 1; "step" falls to √f at
+        t = 1/2, to f at 3/4.
+
+        Example:
+            >>> cosine = TrainingConfig(warm_up=0.1, final_lr=0.0)
+            >>> [round(cosine.rate_factor(step, 100), 2) for step in (0, 9, 10, 55, 99)]
+            [0.1, 1.0, 1.0, 0.5, 0.0]
+            >>> falling = TrainingConfig(schedule="step", warm_up=0.0, final_lr=0.01)
+            >>> [round(falling.rate_factor(step, 100), 2) for step in (0, 50, 75)]
+            [1.0, 0.1, 0.01]
+        """
+        warming, final = math.ceil(self.warm_up * steps), self.final_lr
+        if step < warming:
+            return (step + 1) / warming
+        passed = (step - warming) / max(1, steps - warming)
+        if self.schedule == "cosine":
+            return final + (1 - final) * (1 + math.cos(math.pi * passed)) / 2
+        if self.schedule == "step":
+            return 1.0 if passed < 0.5 else math.sqrt(final) if passed < 0.75 else final
+        return 1.0
 
 
 MOST_EPOCHS = 1_000_000
@@ -151,7 +184,7 @@ RANGES: dict[str, tuple[Any, str]] = {
 }
 """Option → what holds for its values, and that in words."""
 
-CHOICES = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "unit": UNITS}
+CHOICES = {"schedule": SCHEDULES, "unit": UNITS}
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "an integer"),
@@ -223,7 +256,7 @@ def read_options(path: Path) -> dict[str, Any]:
 def _of_file(path: Path) -> TrainingConfig:
     options = read_options(path)
     try:
-        return TrainingConfig().replace(**options)
+        return TrainingConfig.of(options)
     except ParameterError as error:
         raise ParameterError(f"{path}: {error}") from None
 

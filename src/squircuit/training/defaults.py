@@ -6,7 +6,8 @@ import math
 
 from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit
-from squircuit.optim.base import is_constrained
+from squircuit.optim import Adam, Polar, named
+from squircuit.optim.manifold import is_constrained
 from squircuit.training.config import TrainingConfig
 from squircuit.training.feed import Feed, Stream
 
@@ -18,7 +19,6 @@ BATCHES = ((10_000, 256), (3_000, 128), (500, 64), (0, 32))
 """For more rows than this, the batch."""
 LEAST_PATIENCE = 10
 """And a quarter of all epochs: while the learning rate is large, validations are noisy."""
-RATES = {"polar": 0.2, "pogo": 0.1, "landing-pc": 0.05, "landing-sgd": 0.01, "adam": 0.02}
 
 
 def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> TrainingConfig:
@@ -27,7 +27,7 @@ def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> Train
     batch = _batch(config, train)
     epochs = _epochs(train.steps(batch)) if config.epochs == "auto" else config.epochs
     patience = max(LEAST_PATIENCE, epochs // 4) if config.patience == "auto" else config.patience
-    lr = RATES[optimiser] if config.lr == "auto" else config.lr
+    lr = named(optimiser).rate if config.lr == "auto" else config.lr
     unit = _unit(model) if config.unit == "auto" else config.unit
     chosen = {"batch": batch, "epochs": epochs, "patience": patience, "lr": lr}
     return config.replace(optimiser=optimiser, unit=unit, **chosen)
@@ -41,11 +41,11 @@ def _epochs(steps: int) -> int:
 
 def _optimiser(config: TrainingConfig, model: SquaredCircuit) -> str:
     if config.optimiser == "auto":
-        return "polar" if any(is_constrained(p) for p in model.parameters()) else "adam"
-    if config.optimiser == "adam" and model.is_unitary:
+        return Polar.name if any(is_constrained(p) for p in model.parameters()) else Adam.name
+    if model.is_unitary and not named(config.optimiser).takes_semi_unitary:
         raise ParameterError(
-            "optimiser='adam' leaves the manifold of a unitary model, so its loss would flatter it. "
-            "Fix: 'polar', or a model of free weights, build(…, unitary=False)."
+            f"optimiser={config.optimiser!r} leaves the manifold of a unitary model, so its loss would "
+            "flatter it. Fix: 'polar', or a model of free weights, build(…, unitary=False)."
         )
     return config.optimiser
 

@@ -1,15 +1,24 @@
-"""How good a model is now: mean loss of validation data, exact log Z."""
+"""Which weights of a model are judged, present ones or averages, and how good they are."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, final
 
 import torch
+from torch import Tensor, nn
 
 from squircuit.models import SquaredCircuit
+from squircuit.optim import Polar
+from squircuit.optim.stacks import real_view
 from squircuit.training.feed import Feed
+from squircuit.training.processes import Processes
+
+Weights = dict[str, Tensor]
+"""By the names that the model gives them."""
 
 
 class Scores(NamedTuple):
@@ -27,24 +36,30 @@ class Scores(NamedTuple):
 
 
 @torch.no_grad()
-def evaluate(model: SquaredCircuit, data: Feed | None) -> Scores:
+def evaluate(model: SquaredCircuit, data: Feed | None, processes: Processes | None = None) -> Scores:
     """Scores with the present weights; the model is in evaluation mode for it: never in TF32."""
     mode = model.training
     model.eval()
     try:
-        loss = None if data is None else mean_loss(model, data)
+        loss = None if data is None else mean_loss(model, data, processes or Processes())
         return Scores(loss, float(model.log_partition()), model.is_normalised())
     finally:
         model.train(mode)
 
 
-def mean_loss(model: SquaredCircuit, data: Feed) -> float:
+def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
     """−mean log p in nats, normalised by the exact Z where the weights are off the manifold."""
     total, count, impossible = 0.0, 0, 0
-    for rows in data.blocks():
-        log_p = model.log_prob(rows.x, rows.gaps).double()
-        total, count = total - log_p.sum().item(), count + len(rows)
-        impossible += int((log_p == -torch.inf).sum())
+    for block in data.blocks():
+        count += len(block)
+        rows = processes.part(block)
+        if len(rows):
+            log_p = model.log_prob(rows.x, rows.gaps).double()
+            total -= log_p.sum().item()
+            impossible += int((log_p == -torch.inf).sum())
+    sums = torch.tensor([total, impossible], dtype=torch.float64)
+    processes.sum([sums])
+    total, impossible = sums[0].item(), int(sums[1])
     if impossible:
         warnings.warn(
             f"{impossible} of {count} validation rows have probability 0: their loss is infinite. "
@@ -57,7 +72,11 @@ def mean_loss(model: SquaredCircuit, data: Feed) -> float:
 def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:
     """Of a unitary model."""
     if not scores.normalised:
-        fix = "a smaller lr" if optimiser == "polar" else f"optimiser='polar' in place of {optimiser!r}"
+        fix = (
+            "a smaller lr"
+            if optimiser == Polar.name
+            else f"optimiser={Polar.name!r} in place of {optimiser!r}"
+        )
         warnings.warn(
             f"the weights are off the manifold (log Z = {scores.log_z:.2g}): validation divides by the exact "
             f"Z, but the training loss flatters the model. Fix: {fix}.",
@@ -73,3 +92,47 @@ def in_unit(nats: float, unit: str, variables: int) -> float:
         2.0
     """
     return nats if unit == "nats" else nats / (variables * math.log(2))
+
+
+def weights_of(model: nn.Module) -> Weights:
+    """Copies of all weights by name."""
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+@torch.no_grad()
+def put(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Set the weights, in place, so that a captured step sees them."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])
+
+
+@contextmanager
+def using(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """The model has other weights while this lasts."""
+    own = weights_of(model)
+    put(model, weights)
+    try:
+        yield
+    finally:
+        put(model, own)
+
+
+@final
+class Average:
+    """a ← δa + (1 − δ)w after every step, δ = min(decay, (1 + t)/(10 + t)), so that it forgets the start.
+
+    Args:
+        model: whose weights are averaged.
+        decay: δ in the long run.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._model, self._decay, self.weights = model, decay, weights_of(model)
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """After step t, from 0."""
+        decay = min(self._decay, (1 + step) / (10 + step))
+        averages = [real_view(value) for value in self.weights.values()]
+        present = [real_view(parameter.detach()) for parameter in self._model.parameters()]
+        torch._foreach_lerp_(averages, present, 1 - decay)

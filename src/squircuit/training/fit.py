@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from squircuit.training.defaults import resolve
 from squircuit.training.feed import open_data
 from squircuit.training.history import History
 from squircuit.training.loop import Loop
+from squircuit.training.processes import Processes
 from squircuit.training.progress import Display, TensorBoard, terminal
 
 
@@ -25,6 +28,7 @@ def fit(
     *,
     run: str | Path | None = None,
     resume: bool = False,
+    processes: Processes | None = None,
     **overrides: Any,
 ) -> History:
     """Train a model by maximum likelihood; it then has the best weights of all validations.
@@ -45,6 +49,7 @@ def fit(
         run: a folder for config.json, history.jsonl, checkpoint.safetensors and best.safetensors; None:
             nothing is written.
         resume: go on with the run in that folder, or begin it.
+        processes: that train the model together, each by this call (docs/training.md); None: this one alone.
         overrides: options of the config.
 
     Raises:
@@ -64,22 +69,37 @@ def fit(
     """
     if not isinstance(model, SquaredCircuit):
         raise ParameterError(f"fit trains a SquaredCircuit, got {model!r}. Fix: sq.SquaredCircuit(circuit).")
+    processes = processes or Processes()
     settings = TrainingConfig.of(config, **overrides)
-    folder = _folder(run, resume, settings)
+    folder = _folder(run, resume, settings, processes)
     data = open_data(model, train, valid, settings)
     settings = resolve(settings, model, data.train)
-    loop = Loop(model, data, settings, folder, _displays(settings, folder))
-    if folder is None:
-        return loop.run()
-    with folder.locked():
-        _prepare(loop, folder)
+    _require_rows_for_all(int(settings.batch), processes)
+    with ExitStack() as held:
+        if processes.rank:  # process 0 warns and shows
+            held.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+        loop = Loop(model, data, settings, folder, _displays(settings, folder, processes), processes)
+        if folder is not None:
+            lock = folder.locked()
+            processes.on_first(lambda: held.enter_context(lock))
+            _prepare(loop, folder, processes)
         if not loop.is_over:
             return loop.run()
     model.eval()
     return loop.history()
 
 
-def _folder(run: str | Path | None, resume: bool, config: TrainingConfig) -> RunFolder | None:
+def _require_rows_for_all(batch: int, processes: Processes) -> None:
+    if batch < processes.size:
+        raise ParameterError(
+            f"batch={batch} has no row for each of {processes.size} processes. Fix: a larger batch."
+        )
+
+
+def _folder(
+    run: str | Path | None, resume: bool, config: TrainingConfig, processes: Processes
+) -> RunFolder | None:
     """The folder of the run, with everything refused that can be refused without data."""
     if run is None:
         if resume or config.tensorboard:
@@ -88,7 +108,7 @@ def _folder(run: str | Path | None, resume: bool, config: TrainingConfig) -> Run
             raise ParameterError(f"{wish} needs the folder of the run", value=wish, fix=fix)
         return None
     folder = RunFolder(os.fspath(run))
-    folder.require_usable()
+    processes.on_first(folder.require_usable)
     if folder.is_begun and not resume:
         raise ParameterError(
             f"{folder.path} holds a run",
@@ -97,18 +117,20 @@ def _folder(run: str | Path | None, resume: bool, config: TrainingConfig) -> Run
     return folder
 
 
-def _prepare(loop: Loop, folder: RunFolder) -> None:
+def _prepare(loop: Loop, folder: RunFolder, processes: Processes) -> None:
     """Begin the run in its folder, or go on with the one that is there."""
     this = identity(loop.model, loop.config, loop.data)
-    if folder.is_begun:
+    if processes.any(folder.is_begun)[0]:  # all have looked before process 0 begins it
         folder.require_same(this)
         loop.resume()
     else:
-        folder.begin(this, loop.save)
+        processes.on_first(lambda: folder.begin(this, loop.save))
 
 
-def _displays(config: TrainingConfig, folder: RunFolder | None) -> list[Display]:
+def _displays(config: TrainingConfig, folder: RunFolder | None, processes: Processes) -> list[Display]:
     displays: list[Display] = []
+    if processes.rank:
+        return displays
     if config.progress:
         displays.append(terminal(config.unit, int(config.epochs)))
     if config.tensorboard and folder is not None:

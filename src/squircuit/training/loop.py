@@ -14,27 +14,28 @@ from torch import Tensor
 from squircuit.data import Rows
 from squircuit.errors import DataError, FormatError
 from squircuit.models import SquaredCircuit
+from squircuit.optim import named
+from squircuit.optim.manifold import FEW, retracted
 from squircuit.storage.words import without_fix
-from squircuit.training.averaging import (
+from squircuit.training.checkpoint import CHECKPOINT, RunFolder, State, require_fitting, require_models
+from squircuit.training.config import TrainingConfig
+from squircuit.training.evaluation import (
     Average,
+    Scores,
     Weights,
-    nearest_on_manifold,
-    on_manifold,
+    evaluate,
+    in_unit,
     put,
-    wearing,
+    using,
+    warn_if_off_manifold,
     weights_of,
 )
-from squircuit.training.checkpoint import CHECKPOINT, RunFolder
-from squircuit.training.config import TrainingConfig
-from squircuit.training.evaluation import Scores, evaluate, in_unit, warn_if_off_manifold
 from squircuit.training.feed import Data
 from squircuit.training.history import Epoch, History
 from squircuit.training.interrupts import Interrupts
 from squircuit.training.jitter import Jitter
+from squircuit.training.processes import Processes
 from squircuit.training.progress import Display
-from squircuit.training.resuming import require_fitting, require_models
-from squircuit.training.schedule import factor
-from squircuit.training.state import State
 from squircuit.training.steps import (
     DivergedError,
     ImpossibleRowsError,
@@ -43,8 +44,6 @@ from squircuit.training.steps import (
     require_good,
 )
 
-FEASIBLE = ("polar", "pogo")
-"""Methods that mean to stay on the manifold; what others find is judged as it is, where tractable."""
 LOOK = 50
 """Steps of a captured graph between two looks at the loss: each waits for the device."""
 
@@ -63,6 +62,7 @@ class Loop:
         config: with no option left at "auto".
         folder: for its files, or None.
         displays: that show it.
+        processes: that train it together; default this one alone.
     """
 
     def __init__(
@@ -72,9 +72,12 @@ class Loop:
         config: TrainingConfig,
         folder: RunFolder | None,
         displays: list[Display],
+        processes: Processes | None = None,
     ) -> None:
         self.model, self.data, self.config, self.folder, self.displays = model, data, config, folder, displays
-        self.state, self.steps = State(), Steps(model, config)
+        self.processes = processes or Processes()
+        self.processes.start_alike([parameter.detach() for parameter in model.parameters()])
+        self.state, self.steps = State(), Steps(model, config, self.processes)
         self.best, self.average = (
             weights_of(model),
             Average(model, config.average) if config.average else None,
@@ -127,7 +130,7 @@ class Loop:
             self._require_possible(error)
             self._fail(DivergedError(f"{error}, which were possible before", steps=1))
         if self.folder is not None:
-            self.save()
+            self.processes.on_first(self.save)
 
     def _fail(self, error: DivergedError) -> None:
         """Training has diverged: say where, and with which rate."""
@@ -143,12 +146,14 @@ class Loop:
     @torch.no_grad()
     def _require_possible(self, error: ImpossibleRowsError) -> None:
         """Blame rows that have probability 0 under the last good weights, too; else it was the training."""
-        if error.batch is not None:
-            with wearing(self.model, self.best):
+        impossible = error.batch is None
+        if error.batch is not None and len(error.batch.x):  # of several processes, only some have such rows
+            with using(self.model, self.best):
                 log_p = self.model.eval().log_prob(*error.batch)
             self.model.train()
-            if bool((log_p > -torch.inf).all()):
-                return
+            impossible = not bool((log_p > -torch.inf).all())
+        if not self.processes.any(impossible)[0]:
+            return
         raise DataError(
             f"{error}, so the likelihood cannot be maximised; the weights are good ones from before. "
             "Fix: leave these rows out, or build a model with more units or wider functions; a smaller lr, "
@@ -169,10 +174,14 @@ class Loop:
             state.seconds = time.monotonic() - started
             if self.steps.looks_at_once or state.position % LOOK == 0:
                 self._look()
-            if interrupts.received is not None:
+            # signals and clocks differ between processes, and all must do the same
+            interrupted, due = self.processes.any(interrupts.received is not None, self._is_save_due)
+            if interrupted:
                 state.stopped = "interrupted"
                 return
-            self._save_in_time()
+            if due:
+                self.processes.on_first(self.save)
+                self._saved = time.monotonic()
         self._look()
         require_finite_weights(self.model)  # those of the last step have not met a row yet
         self._close_epoch(started)
@@ -198,14 +207,15 @@ class Loop:
             state.stopped = "finished"
         self._show("epoch", state.rows[-1], None if math.isinf(state.best) else self._in_unit(state.best))
         if self.folder is not None:
-            self.folder.write_history(state.rows)
+            folder, rows = self.folder, state.rows
+            self.processes.on_first(lambda: folder.write_history(rows))
 
     def _validate(self) -> Scores:
         """Scores of the present weights, or of their average; the weights are kept if they are the best."""
         state = self.state
         evaluated = self._evaluated()
-        with nullcontext() if evaluated is None else wearing(self.model, evaluated):
-            scores = evaluate(self.model, self.data.valid)
+        with nullcontext() if evaluated is None else using(self.model, evaluated):
+            scores = evaluate(self.model, self.data.valid, self.processes)
         if self.model.is_unitary and all(row.normalised for row in state.rows):
             warn_if_off_manifold(scores, self.config.optimiser)
         if self._is_better(scores.loss):
@@ -217,12 +227,15 @@ class Loop:
         return scores
 
     def _evaluated(self) -> Weights | None:
-        """The weights to validate and to keep: the average, or the present ones, on the manifold."""
+        """The weights to validate and to keep: the average, or the present ones, on the manifold.
+
+        What methods find that do not mean to stay there is judged as it is, where that is tractable.
+        """
         if self.average is not None:
-            return self.average.retracted()
-        if self.config.optimiser in FEASIBLE:
-            return on_manifold(self.model)
-        return nearest_on_manifold(self.model) if self.model.needs_manifold else None
+            return retracted(self.model, self.average.weights)
+        if named(self.config.optimiser).stays_on_manifold:
+            return retracted(self.model, steps=FEW)
+        return retracted(self.model) if self.model.needs_manifold else None
 
     def _is_better(self, loss: float | None) -> bool:
         """Without validation data the last weights are the best; the first finite or infinite loss is."""
@@ -244,9 +257,7 @@ class Loop:
         )
 
     def _factor(self, step: int) -> float:
-        config = self.config
-        total = self._epochs * self._epoch_steps
-        return factor(step, total, config.schedule, config.warm_up, config.final_lr)
+        return self.config.rate_factor(step, self._epochs * self._epoch_steps)
 
     def _in_unit(self, nats: float) -> float:
         return in_unit(nats, self.config.unit, len(self.model.structure.scope))
@@ -257,20 +268,19 @@ class Loop:
 
     # ------------------------------------------------------------------ files
 
-    def _save_in_time(self) -> None:
-        if self.folder is None or time.monotonic() - self._saved < 60 * self.config.checkpoint_minutes:
-            return
-        self.save()
+    @property
+    def _is_save_due(self) -> bool:
+        waited = time.monotonic() - self._saved
+        return self.folder is not None and waited >= 60 * self.config.checkpoint_minutes
 
     def save(self) -> None:
         """Write the checkpoint, and the best weights if they are others than those written."""
         assert self.folder is not None
         self.folder.save(dict(self._tensors()), self.state.to_dict())
         if self.state.best_epoch != self._written_best:
-            with wearing(self.model, self.best):
+            with using(self.model, self.best):
                 self.folder.write_best(self.model)
             self._written_best = self.state.best_epoch
-        self._saved = time.monotonic()
 
     def _tensors(self) -> dict[str, Tensor]:
         held = dict(self.steps.tensors()) | {"total": self.total}

@@ -5,27 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
+from squircuit.circuits.mixture import independent
 from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.precision import flushed_denormals
+from squircuit.execution.scaled import log_sum
 from squircuit.models import SquaredCircuit
-from squircuit.optim import POGO, LandingPC, LandingSGD, Polar, StiefelOptimizer
-from squircuit.optim.base import is_constrained
-from squircuit.optim.bundle import real_view
+from squircuit.optim import StiefelOptimizer, named
+from squircuit.optim.manifold import is_constrained
+from squircuit.optim.stacks import real_view
 from squircuit.training.config import TrainingConfig
-from squircuit.training.objective import Objective
-
-METHODS: dict[str, type[Any]] = {
-    "polar": Polar, "pogo": POGO, "landing-pc": LandingPC, "landing-sgd": LandingSGD, "adam": Polar,
-}  # fmt: skip
-"""Adam is the ordinary group of any of them."""
-ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}
+from squircuit.training.processes import Processes
 
 
 class DivergedError(Exception):
@@ -55,26 +51,83 @@ class ImpossibleRowsError(Exception):
 
 
 @final
+class Objective:
+    """The log-likelihood of a model, or that of each of the parts that it mixes, as if they were alone.
+
+    p(x) = Σ_g p(g) p(x | g) over parts g that have no weight in common. The gradient of log p reaches a part
+    multiplied by p(g | x): it learns the rows that it is better at than the others. Apart, each learns all
+    rows: Σ_g log p(x | g) is maximised, and the shares p(g) stay as they are. Circuits without constraint are
+    trained together: their shares change with their Z.
+
+    Args:
+        model: to be trained.
+        apart: parts learn as if they were alone.
+    """
+
+    def __init__(self, model: SquaredCircuit, apart: bool) -> None:
+        self.model = model
+        parts = independent(model.structure)
+        self.is_apart = apart and model.is_unitary and len(parts) > 1
+        # made here, since a step that is captured in a graph copies nothing from the host
+        sizes = [root.units for root in model.structure.roots]
+        numbers = torch.split(torch.arange(sum(sizes)), sizes)
+        self._roots = [torch.tensor(part, device=model.device) for part in parts]
+        self._units = [torch.cat([numbers[root] for root in part]).to(model.device) for part in parts]
+        self._shares = [model.mixture().detach()[units].sum().log() for units in self._units]
+
+    def __call__(self, x: Tensor, missing: Tensor | None) -> tuple[Tensor, Tensor]:
+        """log p(x), (n,), and that whose mean is maximised, (n,)."""
+        if not self.is_apart:
+            log_p = self.model.log_prob(x, missing)
+            return log_p, log_p
+        terms = self.model.component_log_prob(x, missing)
+        shares = self.model.component_log_weights()
+        learnt = [
+            log_sum(terms.index_select(1, roots) - shares.index_select(0, roots).logsumexp(dim=0), dim=1)
+            for roots in self._roots
+        ]
+        return terms.detach().logsumexp(dim=1), torch.stack(learnt).sum(dim=0)
+
+    @torch.no_grad()
+    def keep_shares(self) -> None:
+        """After a step that has moved root weights: those of each part sum to its share again."""
+        logits: Tensor | None = getattr(self.model, "root_logits", None)
+        if not self.is_apart or logits is None:
+            return
+        for units, share in zip(self._units, self._shares, strict=True):
+            moved = logits.index_select(0, units)
+            logits.index_copy_(0, units, moved - moved.logsumexp(dim=0) + share)
+
+
+@final
 class Steps:
     """Steps of −mean log p(x) with one optimiser, or of what :class:`Objective` has in its place.
 
     Args:
         model: to be trained; in training mode.
         config: with no option left at "auto".
+        processes: that take the steps together.
     """
 
-    def __init__(self, model: SquaredCircuit, config: TrainingConfig) -> None:
-        self.model = model
+    def __init__(
+        self, model: SquaredCircuit, config: TrainingConfig, processes: Processes | None = None
+    ) -> None:
+        self.model, self._processes = model, processes or Processes()
         self._rates = {
             name: torch.tensor(0.0, dtype=torch.float64, device=model.device) for name in ("lr", "lr_free")
         }
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self._objective = Objective(model, config.apart)
-        self.optimiser = _optimiser(model, config.optimiser, self._rates)
+        method = named(config.optimiser)
+        self.optimiser = _optimiser(model, method, self._rates)
         # these see to the manifold themselves; with others, steps look at the weights and compute Z
-        self._is_trusted = config.optimiser != "adam"
+        self._is_trusted = method.takes_semi_unitary
         self._captures = (
-            config.graph and model.device.type == "cuda" and _is_capturable(model, self._is_trusted)
+            config.graph
+            and model.device.type == "cuda"
+            and method.is_capturable
+            and self._processes.is_capturable
+            and _is_capturable(model, self._is_trusted)
         )
         self._captured: CapturedStep | None = None
         self._shape = torch.Size()
@@ -85,45 +138,56 @@ class Steps:
         return not self._captures
 
     def __call__(self, batch: Rows[Tensor], factor: float) -> Tensor:
-        """One step at a share of the learning rates; returns loss and rows of probability 0: (2,)."""
+        """One step at a share of the learning rates; returns loss and rows of probability 0: (2,).
+
+        All processes are given the whole batch, and take their rows of it.
+        """
         for name, rate in self._rates.items():
             rate.fill_(factor * self._largest[name])
+        x, rows = self._processes.part(batch).x, len(batch)
         if not self._captures or batch.gaps is not None:
-            return self._step(batch.x, batch.gaps)
+            # where every cell is missing log p is 0 whatever the weights, and teaches nothing
+            teaches = batch.gaps is None or not bool(batch.gaps.all())
+            return self._step(x, rows, self._processes.part(batch).gaps, teaches, looks=True)
         if self._captured is None or self._shape != batch.x.shape:
-            self._captured, self._shape = self._capture(batch.x), batch.x.shape
-        return self._captured(batch.x)
+            self._captured, self._shape = self._capture(x, rows), batch.x.shape
+        return self._captured(x)
 
-    def _step(self, x: Tensor, missing: Tensor | None = None) -> Tensor:
+    def _step(
+        self, x: Tensor, rows: int, missing: Tensor | None = None, teaches: bool = True, looks: bool = False
+    ) -> Tensor:
+        """Forward, backward, optimiser, with these of all rows of a batch.
+
+        Losses are divided by the number of all rows, so that the sum over processes is the mean of the batch.
+        """
         trusting = self.model.trusting() if self._is_trusted else nullcontext()
         with trusting, nullcontext() if x.is_cuda else flushed_denormals():
-            return self._trained(x, missing)
-
-    def _trained(self, x: Tensor, missing: Tensor | None) -> Tensor:
-        """Forward, backward, optimiser."""
-        self.optimiser.zero_grad(set_to_none=True)
-        log_p, learnt = self._objective(x, missing)
-        # where every cell is missing log p is 0 whatever the weights, and teaches nothing
-        teaches = missing is None or not bool(missing.all())
-        if teaches:
-            (-learnt.mean()).backward()  # type: ignore[no-untyped-call]
-        log_p = log_p.detach()
-        found = torch.stack([-log_p.mean().double(), (log_p == -torch.inf).sum().double()])
-        if not self._captures or missing is not None:
-            require_good(found, len(x), self.model, Rows(x, missing), log_p)
-        if not teaches:
+            self.optimiser.zero_grad(set_to_none=True)
+            log_p, learnt = self._objective(x, missing)
+            if missing is None or not bool(missing.all()):
+                (-(learnt.sum() / rows)).backward()  # type: ignore[no-untyped-call]
+            log_p = log_p.detach()
+            loss, lost = -(log_p.sum() / rows).double(), (log_p == -torch.inf).sum().double()
+            found = torch.stack([loss, lost])
+            self._processes.sum_gradients(self.model.parameters(), found)
+            if looks:
+                require_good(found, rows, self.model, Rows(x, missing), log_p)
+            if teaches:
+                self._update()
             return found
+
+    def _update(self) -> None:
+        """The optimiser's part of a step."""
         try:
-            self.optimiser.step()
+            self._processes.step(self.optimiser)
         except FloatingPointError as error:
             raise DivergedError(str(error).partition(". Fix: ")[0]) from error
         self._objective.keep_shares()
-        return found
 
-    def _capture(self, x: Tensor) -> CapturedStep:
+    def _capture(self, x: Tensor, rows: int) -> CapturedStep:
         """The step as a graph; capturing takes steps, so weights and states are put back."""
         kept = {name: value.to("cpu", copy=True) for name, value in self.tensors()}
-        captured = CapturedStep(self._step, x)
+        captured = CapturedStep(lambda x: self._step(x, rows), x)
         for name, value in self.tensors():
             value.copy_(kept[name]) if name in kept else value.zero_()
         return captured
@@ -194,21 +258,23 @@ def require_finite_weights(model: nn.Module) -> None:
             raise DivergedError(f"weights became {kind} ({name})", steps=1)
 
 
-def _optimiser(model: SquaredCircuit, method: str, rates: dict[str, Tensor]) -> StiefelOptimizer:
+def _optimiser(
+    model: SquaredCircuit, method: type[StiefelOptimizer], rates: dict[str, Tensor]
+) -> StiefelOptimizer:
     """Weights at rate ``lr``, semi-unitary ones on their manifold; all else at ``lr_free``."""
     weights = {stack.name for stack in model.plan.stacks}
     groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        constrained = is_constrained(parameter) and method != "adam"
+        constrained = is_constrained(parameter) and method.takes_semi_unitary
         groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
     if not groups:
         raise ParameterError("the model has no parameters to train. Fix: build it with mixing=True.")
+    other = "free_lr" if method.takes_semi_unitary else "lr"
     made = [
-        {"params": params, "constrained": constrained, "lr" if constrained else "free_lr": rates[rate]}
+        {"params": params, "constrained": constrained, "lr" if constrained else other: rates[rate]}
         for (constrained, rate), params in groups.items()
     ]
-    optimiser: StiefelOptimizer = METHODS[method](made, **(ADAM if method == "adam" else {}))
-    return optimiser
+    return method(made)
 
 
 def _is_capturable(model: SquaredCircuit, is_trusted: bool) -> bool:

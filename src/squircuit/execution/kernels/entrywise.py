@@ -9,11 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # pragma: no cover - depends on the machine
-    triton = None
+from squircuit.execution.kernels.compiler import tl, triton
 
 MOST = 4
 BLOCK = 1024

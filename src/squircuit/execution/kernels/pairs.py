@@ -12,11 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # pragma: no cover - depends on the machine
-    triton = None
+from squircuit.execution.kernels.compiler import tl, triton
 
 LEAST_UNITS, MOST_UNITS = 32, 128  # rows of W: with fewer the twin is faster, more do not fit the registers
 HOPPER = 9  # compute capability

@@ -1,7 +1,12 @@
-"""Kernel of what lies between the two passes of Polar: all K1×K1 matrices of one weight in one program.
+"""Kernels of Polar's small matrices.
 
-Twin: the plain half of ``polar.polar_factors``. Contract: the same up to rounding in double precision, for at
-most 16 rows.
+``polar_factors`` is what lies between the two passes of the Gram core: all K1×K1 matrices of one weight in
+one program. Twin: the plain half of ``polar.polar_factors``. Contract: the same up to rounding in double
+precision, for at most 16 rows.
+
+``tangent_factor`` is A = ¼(s_i + s_j) C + ¼(3s_i − s_j) Cᴴ in one pass over C, for nearly square weights.
+Twin: the plain half of ``polar.tangent_factor``. A program takes a tile below the diagonal and its mirror
+image, so that every entry is read once.
 """
 
 from __future__ import annotations
@@ -9,13 +14,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # pragma: no cover - depends on the machine
-    triton = None
+from squircuit.execution.kernels import hermitian
+from squircuit.execution.kernels.compiler import tl, triton
 
 MOST_ROWS = 16
+TILE = 32
 
 
 def usable(xx: Tensor) -> bool:
@@ -40,7 +43,24 @@ def polar_factors(
     return alpha, beta
 
 
+def tangent_usable(cross: Tensor) -> bool:
+    """The kernel can serve this matrix: contiguous complex64 on a CUDA device."""
+    return triton is not None and cross.is_cuda and cross.dtype == torch.complex64 and cross.is_contiguous()
+
+
+def tangent_factor(cross: Tensor, scale: Tensor) -> Tensor:
+    """A from C (S, K1, K1) and the real factors of its rows, (S, K1, 1)."""
+    count, rows, _ = cross.shape
+    out = torch.empty_like(cross)
+    tiles = triton.cdiv(rows, TILE)
+    _factor[(tiles * (tiles + 1) // 2, count)](
+        torch.view_as_real(cross), scale.float().contiguous(), torch.view_as_real(out), rows, TILE=TILE
+    )
+    return out
+
+
 if triton is not None:
+    lower_tile = hermitian.lower_tile  # a kernel finds another one as a name of its own module
 
     @triton.jit
     def _load(matrix, place, inside):
@@ -52,6 +72,7 @@ if triton is not None:
 
     @triton.jit
     def _times(a_re, a_im, b_re, b_im):
+        # by sums over a cube of at most 16³: tensor cores have no double precision that Triton would use
         a_re, a_im = a_re[:, :, None], a_im[:, :, None]
         b_re, b_im = b_re[None, :, :], b_im[None, :, :]
         return tl.sum(a_re * b_re - a_im * b_im, axis=1), tl.sum(a_re * b_im + a_im * b_re, axis=1)
@@ -77,7 +98,7 @@ if triton is not None:
         place = ((n * rows + i) * rows + j) * 2
         eye = tl.where(i == j, 1.0, 0.0).to(tl.float64)
         s_re, s_im = _load(xx, place, inside)
-        s_re += tl.where((i == j) & (i >= rows), 1.0, 0.0)
+        s_re += tl.where((i == j) & (i >= rows), 1.0, 0.0)  # padding is on the manifold, too
         c_re, c_im = _load(xm, place, inside)
         t_re, t_im = _load(mm, place, inside)
         h_re, h_im = _adjoint(c_re, c_im)
@@ -86,7 +107,8 @@ if triton is not None:
             right = tl.load(scale + n * rows + j, j < rows, 0.0)
         else:
             left, right = tl.load(scale + n + 0 * i), tl.load(scale + n + 0 * j)
-        # D = aX + bM, the scaled tangent part of M, b = scale
+        # D = aX + bM, the scaled tangent part of M: b = s and a = −½s(C + Cᴴ), less the Hermitian part of
+        # DXᴴ where factors differ from row to row, as in Grams.scaled
         a_re, a_im = -0.5 * left * (c_re + h_re), -0.5 * left * (c_im + h_im)
         if BY_ROW:
             d_re, d_im = _times(a_re, a_im, s_re, s_im)
@@ -119,3 +141,39 @@ if triton is not None:
         tl.store(alpha + place + 1, r_im - rate * p_im, inside)
         tl.store(beta + place, -rate * r_re * right, inside)
         tl.store(beta + place + 1, -rate * r_im * right, inside)
+
+    @triton.jit
+    def _place(row, column, rows, TILE: tl.constexpr):
+        # of the numbers of a tile, real and imaginary parts in turn
+        number = 2 * column * TILE + tl.arange(0, 2 * TILE)
+        line = row * TILE + tl.arange(0, TILE)
+        inside = (line < rows)[:, None] & (number < 2 * rows)[None, :]
+        return line[:, None] * 2 * rows + number[None, :], inside
+
+    @triton.jit
+    def _combined(re, im, other_re, other_im, own, other, TILE: tl.constexpr):
+        # own and other: factors of the rows and of the columns
+        p, q = 0.25 * (own[:, None] + other[None, :]), 0.25 * (3 * own[:, None] - other[None, :])
+        real = p * re + q * tl.trans(other_re)
+        imaginary = p * im - q * tl.trans(other_im)
+        return tl.reshape(tl.join(real, imaginary), (TILE, 2 * TILE))
+
+    @triton.jit
+    def _factor(cross, scale, out, rows, TILE: tl.constexpr):
+        down, across = lower_tile(tl.program_id(0))
+        s = tl.program_id(1).to(tl.int64)
+        i, j = down * TILE + tl.arange(0, TILE), across * TILE + tl.arange(0, TILE)
+        at_i = tl.load(scale + s * rows + i, i < rows, 0.0)
+        at_j = tl.load(scale + s * rows + j, j < rows, 0.0)
+        first = s * rows * rows * 2
+        lower, inside = _place(down, across, rows, TILE)
+        upper, inside_upper = _place(across, down, rows, TILE)
+        low = tl.load(cross + first + lower, inside, 0.0)
+        high = tl.load(cross + first + upper, inside_upper, 0.0)
+        low_re, low_im = tl.split(tl.reshape(low, (TILE, TILE, 2)))
+        high_re, high_im = tl.split(tl.reshape(high, (TILE, TILE, 2)))
+        found = _combined(low_re, low_im, high_re, high_im, at_i, at_j, TILE)
+        tl.store(out + first + lower, found, inside)
+        if across < down:
+            found = _combined(high_re, high_im, low_re, low_im, at_j, at_i, TILE)
+            tl.store(out + first + upper, found, inside_upper)

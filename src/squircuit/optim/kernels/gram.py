@@ -3,7 +3,7 @@
 Pass 1 reads X, g and m, writes m ← βm + γg, and sums XXᴴ, XMᴴ, MMᴴ and the squared norms of the rows
 of g. Pass 2 reads X and m and writes X ← αX + βM. Between them there are only K1×K1 matrices. With complex
 numbers as (re, im) pairs there are real products only, of two parts of TF32 a number, which is single
-precision. Twins: ``Grams.of`` and the plain half of ``Bundle.advance`` and ``Bundle.apply``.
+precision. Twins: ``Grams.of`` and the plain half of ``Stacks.advance`` and ``Stacks.apply``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # pragma: no cover - depends on the machine
-    triton = None
+from squircuit.execution.kernels.compiler import tl, triton
 
 COLUMNS = 32  # reals of a tile of pass 1
 PROGRAMS = 4096  # of pass 1, enough to fill a GPU; each takes up to 64 tiles
@@ -152,6 +148,8 @@ if triton is not None:
         tl.store(target + count.to(tl.int64) * width * width, imaginary - tl.trans(imaginary))
         tl.store(norms + (piece * count + s) * ROWS + k, square, r >= ROWS)
 
+    # The factors are K1×K1 and stay in registers while a program walks over its columns of X and M: with
+    # A = a_r + i a_i, Re AX = a_r x_r − a_i x_i and Im AX = a_r x_i + a_i x_r, summed over both products.
     @triton.jit
     def _second(x, m, factors, rows, stride, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
         s = tl.program_id(0).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Parameters updated together: their K1×K1 matrices are one batch, so the small phase runs once for all."""
+"""Stacks of weights updated together: their K1×K1 matrices are one batch, whose phase runs once for all."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from torch import Tensor
 
 from squircuit.execution.precision import double
 from squircuit.optim.gram import CHUNK, Grams
-from squircuit.optim.kernels import passes
+from squircuit.optim.kernels import gram as kernel
 
-WIDE = 32  # rows
+MANY_ROWS = 32
+"""Up to so many, K1×K1 matrices cost next to nothing whatever K2."""
 
 
 @final
 @dataclass
-class Bundle:
+class Stacks:
     """Semi-unitary stacks of one dtype and device with their gradients and states.
 
-    On a GPU, stacks of at most 16 rows share one bundle whatever their K1: smaller matrices are filled up
-    with rows of the identity, which no method moves. Elsewhere a bundle has one K1.
+    On a GPU, stacks of at most 16 rows are one group whatever their K1: smaller matrices are filled up
+    with rows of the identity, which no method moves. Elsewhere a group has one K1.
     """
 
     rows: int  # K1, the largest
@@ -33,22 +34,19 @@ class Bundle:
     states: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def is_wide(self) -> bool:
-        """K1×K1 matrices are no smaller than the weights: the Gram core does not pay."""
-        return self.rows > WIDE and any(weight.shape[2] < 4 * self.rows for weight in self.weights)
+    def are_nearly_square(self) -> bool:
+        """K1×K1 matrices are about as large as the weights, so the Gram core does not pay."""
+        return self.rows > MANY_ROWS and any(weight.shape[2] < 4 * self.rows for weight in self.weights)
 
     @property
     def sizes(self) -> list[int]:
         return [len(weight) for weight in self.weights]
 
-    def state(self, name: str, shape: Iterable[int] | None = None) -> list[Tensor]:
-        """One entry of the states; zeros at first, shaped as the gradients or (S, *shape) and then real."""
+    def state(self, name: str) -> list[Tensor]:
+        """One entry of the states, shaped as the gradients; zeros at first."""
         for gradient, state in zip(self.gradients, self.states, strict=True):
-            if name not in state and shape is None:
+            if name not in state:
                 state[name] = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
-            elif name not in state and shape is not None:
-                size = (len(gradient), *shape)
-                state[name] = torch.zeros(size, dtype=gradient.dtype.to_real(), device=gradient.device)
         return [state[name] for state in self.states]
 
     def spread(self, values: list[Tensor]) -> Tensor:
@@ -86,9 +84,9 @@ class Bundle:
         return (torch.cat(found) if len(found) > 1 else found[0]).square_()
 
     def _advance_fused(self, averages: list[Tensor], decay: float, factor: float) -> tuple[Grams, Tensor]:
-        sums = passes.Sums(sum(self.sizes), self.rows, self.weights[0].device)
+        sums = kernel.Sums(sum(self.sizes), self.rows, self.weights[0].device)
         for start, x, g, m in zip(self._starts(), self.weights, self.gradients, averages, strict=True):
-            passes.momentum_and_grams(x, g, m, decay, factor, sums, start)
+            kernel.momentum_and_grams(x, g, m, decay, factor, sums, start)
         xx, xm, mm, norms = sums.grams()
         if any(weight.shape[1] < self.rows for weight in self.weights):
             filling = torch.cat([_filling(self.rows, w) for w in self.weights])
@@ -98,9 +96,9 @@ class Bundle:
     def apply(self, averages: list[Tensor], alpha: Tensor, beta: Tensor) -> None:
         """X ← αX + βM of every parameter, in place."""
         if self.fused:
-            factors = passes.factors(alpha, beta)
+            factors = kernel.factors(alpha, beta)
             for start, weight, average in zip(self._starts(), self.weights, averages, strict=True):
-                passes.combine(weight, average, factors, start)
+                kernel.combine(weight, average, factors, start)
             torch.autograd.graph.increment_version(self.weights)  # torch does not see what kernels change
             return
         for weight, average, a, b in zip(
@@ -124,17 +122,17 @@ def _combine(weight: Tensor, average: Tensor, alpha: Tensor, beta: Tensor) -> No
         weight[part] = moved
 
 
-def bundles(parameters: Iterable[tuple[Tensor, Tensor, dict[str, Any]]]) -> list[Bundle]:
-    """Weights (S, K1, K2), gradients and states in as few bundles as can be."""
-    made: dict[tuple[Any, ...], Bundle] = {}
+def grouped(parameters: Iterable[tuple[Tensor, Tensor, dict[str, Any]]]) -> list[Stacks]:
+    """Weights (S, K1, K2), gradients and states in as few groups as can be."""
+    made: dict[tuple[Any, ...], Stacks] = {}
     for weight, gradient, state in parameters:
-        fused = passes.usable(weight)
+        fused = kernel.usable(weight)
         key = (weight.dtype, weight.device, "fused" if fused else weight.shape[1])
-        bundle = made.setdefault(key, Bundle(rows=0, fused=fused))
-        bundle.rows = max(bundle.rows, weight.shape[1])
-        bundle.weights.append(weight)
-        bundle.gradients.append(gradient)
-        bundle.states.append(state)
+        stacks = made.setdefault(key, Stacks(rows=0, fused=fused))
+        stacks.rows = max(stacks.rows, weight.shape[1])
+        stacks.weights.append(weight)
+        stacks.gradients.append(gradient)
+        stacks.states.append(state)
     return list(made.values())
 
 

@@ -1,0 +1,113 @@
+"""Several processes that train one model take the steps that one process takes with all rows."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import squircuit as sq
+
+from . import two_processes as together
+
+SRC = str(Path(sq.__file__).resolve().parents[1])
+
+
+SIZE = 2
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What each of the processes has found, and their folder."""
+    folder = tmp_path_factory.mktemp("processes")
+    env = os.environ | {"PYTHONPATH": SRC, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    words = [sys.executable, together.__file__]
+    ranks = [subprocess.Popen([*words, str(rank), str(SIZE), str(folder)], env=env) for rank in range(SIZE)]
+    try:
+        assert [process.wait(timeout=240) for process in ranks] == [0] * SIZE
+    finally:
+        for process in ranks:
+            process.kill()
+    return [torch.load(folder / f"{rank}.pt") for rank in range(SIZE)], folder
+
+
+def assert_close(some, other):
+    """The same losses and weights up to rounding in double precision, and the same end."""
+    assert some[2] == other[2]
+    for row, twin in zip(some[0], other[0], strict=True):
+        assert row == pytest.approx(twin, abs=1e-10)
+    for name, weight in other[1].items():
+        assert (some[1][name] - weight).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("name", together.CASES)
+@pytest.mark.filterwarnings("ignore:the weights are off the manifold")
+def test_the_steps_of_several_processes_are_those_of_one(found, name):
+    alone = together.trained(name)
+    for each in found[0]:
+        assert_close(each[name], alone)
+    assert len({str(each[name][1]) for each in found[0]}) == 1
+    start = dict(together.CASES[name][0]().named_parameters())
+    assert any((start[n] - weight).abs().max() > 1e-3 for n, weight in alone[1].items())  # it has trained
+
+
+def test_a_part_without_a_known_cell_teaches_nothing_and_all_go_on_together(found):
+    """Not to 1e-10 as one process: log p of a part that knows nothing is constant, off the manifold, too."""
+    alone = together.trained("mostly unknown")
+    for each in found[0]:
+        rows, weights, stopped = each["mostly unknown"]
+        assert stopped == alone[2] == "finished"
+        assert [row[1] for row in rows] == [row[1] for row in alone[0]]
+        assert str(weights) == str(found[0][0]["mostly unknown"][1])
+        assert rows[-1][2] == pytest.approx(alone[0][-1][2], abs=0.05)
+
+
+def test_all_start_from_the_weights_of_process_0(found):
+    made = together.model(seed=0)
+    sq.fit(made, together.coins(), **together.QUICK)
+    for each in found[0]:
+        for name, weight in made.named_parameters():
+            assert (each["started apart"][name] - weight).abs().max() < 1e-10
+
+
+def test_a_signal_to_one_stops_all_in_the_same_step_and_the_run_goes_on_as_if_it_had_not(found):
+    ends, folder = found
+    assert all(each["interrupted"][2] == "interrupted" for each in ends)
+    assert all(each["interrupted"][0] == ends[0]["interrupted"][0] for each in ends)
+    alone = together.trained("average, early stopping")
+    for each in ends:
+        assert_close(each["resumed"], alone)
+    files = {path.name for path in (folder / "run").iterdir()}
+    assert files == {"config.json", "history.jsonl", "checkpoint.safetensors", "best.safetensors"}
+    rows = [json.loads(line) for line in (folder / "run" / "history.jsonl").open()]
+    assert [row["epoch"] for row in rows] == [row[0] for row in alone[0]]
+    again = together.trained("average, early stopping", run=folder / "run", resume=True)  # by one process
+    assert again[2] == alone[2]
+
+
+def test_what_process_0_cannot_write_ends_all_with_one_clear_line(found):
+    first, *others = [each["no folder"] for each in found[0]]
+    assert first.startswith("ParameterError: run=")
+    assert "is a file. Fix: " in first
+    assert others == ["FormatError: process 0 has failed, so all end. Fix: see what process 0 says."] * len(
+        others
+    )
+    for each in found[0]:
+        assert each["small batch"] == (
+            f"ParameterError: batch=1 has no row for each of {SIZE} processes. Fix: a larger batch."
+        )
+
+
+def test_one_process_asks_nobody():
+    alone, gradient = sq.training.Processes(), torch.nn.Parameter(torch.ones(2))
+    found = torch.tensor([1.0, math.nan])
+    alone.sum_gradients([gradient], found)
+    assert gradient.grad is None
+    assert found[0] == 1
+    assert alone.any(True, False) == [True, False]
+    with pytest.raises(ZeroDivisionError):
+        alone.on_first(lambda: 1 / 0)

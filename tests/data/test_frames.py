@@ -8,7 +8,7 @@ import torch
 
 import squircuit as sq
 from squircuit.data import Batches, Column, Schema, read, table
-from squircuit.data.cells import as_cells
+from squircuit.data.cells import as_cells, escaped
 from squircuit.errors import DataError
 
 TRUTH = [True, None, False, True]
@@ -136,6 +136,16 @@ def test_cells_of_objects_stay_what_they_are():
     assert as_cells([1, None, 2.5]).dtype == np.float64
     assert as_cells([[1, 2], [3, 4]]).shape == (2,)
     assert np.isinf(as_cells([10**400, 1])[0])
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@SUM(A1)", "\t=1", " =1", "\r=1", "＝1"])
+def test_texts_that_a_spreadsheet_would_compute_are_marked(text):
+    assert escaped(text) == "'" + text
+
+
+@pytest.mark.parametrize("cell", ["red", "", "-1.5", "+3", "a=b", -1.5, 3, None, True, "1e-5"])
+def test_all_other_cells_are_written_as_they_are(cell):
+    assert escaped(cell) is cell
 
 
 def test_half_precision_trains_a_model():

@@ -14,13 +14,12 @@ from torch import Tensor
 
 from squircuit import plots
 from squircuit.cli.reading import is_image, schema_of
+from squircuit.data.cells import is_formula
 from squircuit.errors import DataError, FormatError, ParameterError
 from squircuit.families.domain import Finite
 from squircuit.models import SquaredCircuit
 from squircuit.storage.atomic import as_path, replace, require_writable, sweep
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What begins a formula in a spreadsheet, also in the wide letters of East Asia."""
 PICTURES = (".png", ".pdf", ".svg")
 
 
@@ -141,8 +140,7 @@ def _harmless(cell: Any) -> Any:
     >>> [_harmless(cell) for cell in ("=1+1", "a=1", "-2", -2.0, None)]
     ["'=1+1", 'a=1', "'-2", -2.0, None]
     """
-    is_formula = isinstance(cell, str) and cell.lstrip(" ").startswith(FORMULA)
-    return f"'{cell}" if is_formula else cell
+    return f"'{cell}" if is_formula(cell) else cell
 
 
 def _as_array(model: SquaredCircuit, rows: Tensor) -> np.ndarray:

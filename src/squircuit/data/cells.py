@@ -24,6 +24,8 @@ MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Texts, in any case, that mean a missing value."""
 EMPTY = frozenset(f(text) for text in MISSING for f in (str, str.upper, str.title))
 """Those as they are mostly written."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What begins a formula in a spreadsheet, also in the wide letters of East Asia."""
 SEVERAL = (np.ndarray, list, tuple, dict, set, frozenset)
 """What holds several values, so that it is no cell."""
 LAST_CHARACTER, SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
@@ -80,6 +82,25 @@ def objects(values: list[Any]) -> Cells:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
+
+
+def escaped(cell: Any) -> Any:
+    """A cell for a CSV file that a spreadsheet opens: texts that it would compute begin with an apostrophe.
+
+    Spreadsheets take texts that begin with = + - @, a tab or a return for formulas, and those may come from
+    strangers. Numbers, also such as -1.5, are written as they are, and so is every cell that is no text. CSV
+    files that programs read need no such marks: `read` would take the apostrophe for a part of the text.
+
+    Example:
+        >>> [escaped(cell) for cell in ("=HYPERLINK(A1)", "-1.5", -1.5, "red", None)]
+        ["'=HYPERLINK(A1)", '-1.5', -1.5, 'red', None]
+    """
+    return f"'{cell}" if is_formula(cell) and number(cell) is None else cell
+
+
+def is_formula(cell: Any) -> bool:
+    """Whether a cell is a text that a spreadsheet may compute."""
+    return isinstance(cell, str) and cell.lstrip(" ").startswith(FORMULA)
 
 
 def is_missing(cell: Any) -> bool:

@@ -102,12 +102,15 @@ class TrainingConfig:
     @classmethod
     def of(cls, source: Any = None, /, **overrides: Any) -> TrainingConfig:
         """The options of a config, a mapping or a TOML, YAML or JSON file, with some of them replaced."""
-        if source is None or isinstance(source, TrainingConfig):
-            return (source or cls()).replace(**overrides)
         if isinstance(source, str | Path):
-            return _of_file(Path(source)).replace(**overrides)
-        if isinstance(source, Mapping):
-            return cls().replace(**source).replace(**overrides)
+            source = _of_file(Path(source))
+        if isinstance(source, TrainingConfig):
+            return source.replace(**overrides) if overrides else source
+        if source is None or isinstance(source, Mapping):
+            options = {**(source or {}), **overrides}
+            for name in options:
+                _require_known(name)
+            return cls(**options)
         raise ParameterError(
             f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
         )
@@ -223,7 +226,7 @@ def read_options(path: Path) -> dict[str, Any]:
 def _of_file(path: Path) -> TrainingConfig:
     options = read_options(path)
     try:
-        return TrainingConfig().replace(**options)
+        return TrainingConfig.of(options)
     except ParameterError as error:
         raise ParameterError(f"{path}: {error}") from None
 

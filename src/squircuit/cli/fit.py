@@ -22,11 +22,9 @@ from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
 from squircuit.training.checkpoint import RunFolder
+from squircuit.training.feed import stream_batch
 from squircuit.training.history import in_words, log_z_text, loss_text
 from squircuit.training.loop import DivergedWarning
-
-BATCH = 256
-"""Rows in a step of a stream, where none are given."""
 
 
 def fit(
@@ -119,8 +117,7 @@ def _new_file(data: str, resume: bool) -> Path:
 
 def _batches(path: str, sample: Dataset | Table, training: TrainingConfig) -> Batches:
     """All rows of a file as a stream."""
-    batch = BATCH if training.batch == "auto" else int(training.batch)
-    return Batches(path, batch, seed=training.seed, like=_schema(sample))
+    return Batches(path, stream_batch(training), seed=training.seed, like=_schema(sample))
 
 
 def _schema(source: Dataset | Table) -> Schema:

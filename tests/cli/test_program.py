@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import squircuit as sq
 from squircuit.cli import app
@@ -76,3 +77,23 @@ def test_the_entry_point_of_the_package_is_the_program():
     project = tomllib.loads((Path(SRC).parent / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"squircuit": "squircuit.cli:main"}
     assert app.info.name == "squircuit"
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("squircuit ", "reproduce"),
+        ("squircuit fit mni", "mnist"),
+        ("squircuit fit mnist --preset sm", "small"),
+        ("squircuit complete m.safetensors x.csv --method mo", "mode"),
+        ("squircuit reproduce den", "densities"),
+    ],
+)
+def test_the_shell_completes_commands_names_and_words(typed, expected, monkeypatch):
+    done = CliRunner().invoke(
+        app,
+        [],
+        prog_name="squircuit",
+        env={"_SQUIRCUIT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed},
+    )
+    assert expected in done.stdout

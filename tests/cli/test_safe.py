@@ -9,7 +9,7 @@ from squircuit.cli.writing import as_csv
 
 from .conftest import call
 
-TEXTS = ["=1+1", "+2", "-3", "@sum", "=cmd|' /C calc'!A0", "plain", "a=1", "\tx", "\rx"]
+TEXTS = ["=1+1", "+2", "-3", "@sum", "=cmd|' /C calc'!A0", "plain", "a=1", "\tx", "\rx", " =1", "＝1"]
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 """The command line: `squircuit`, one file a command."""
 
-from squircuit.cli.app import app, main
+from squircuit.cli.program import app, main
 
 __all__ = ["app", "main"]

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
 
+from squircuit.data import names
 from squircuit.errors import ParameterError
 from squircuit.execution.memory import free_bytes, require_memory
 
+
+def one_of(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Completes a word of some; files are completed by the shell.
+
+    Example:
+        >>> one_of(lambda: ("mean", "mode", "sample"))("m")
+        ['mean', 'mode']
+    """
+
+    def completed(incomplete: str) -> list[str]:  # typer knows the argument by its name
+        return [word for word in words() if word.startswith(incomplete)]
+
+    return completed
+
+
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File of a model, or the folder of a run.")]
-DataName = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder of images, or a name.")]
-Part = Annotated[str, typer.Option(help="Of a named data set: train, valid or test.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
+DataName = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA", help="A file, a folder of images, or a name.", autocompletion=one_of(names)
+    ),
+]
+Part = Annotated[
+    str,
+    typer.Option(
+        help="Of a named data set: train, valid or test.",
+        autocompletion=one_of(lambda: ("train", "valid", "test")),
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="cpu, cuda, or auto: a GPU where there is one.",
+        autocompletion=one_of(lambda: ("auto", "cpu", "cuda")),
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same result.")]
 Safe = Annotated[
     bool,

@@ -18,13 +18,13 @@ from squircuit.cli.arguments import (
     Safe,
     Seed,
     chosen_device,
+    one_of,
     require_room,
 )
-from squircuit.cli.drawing import write_completions
 from squircuit.cli.masks import image_mask
 from squircuit.cli.reading import is_image, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
-from squircuit.cli.scoring import require_mass
+from squircuit.cli.score import require_mass
 from squircuit.cli.writing import (
     PICTURES,
     as_csv,
@@ -32,6 +32,7 @@ from squircuit.cli.writing import (
     is_picture,
     require_images,
     require_place,
+    write_completions,
     write_rows,
 )
 from squircuit.data import Rows
@@ -53,7 +54,11 @@ def complete(
         int | None, typer.Option(min=1, help="Only the first rows; default 8 images, all of a table.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="mean or mode (each cell by itself), or sample (jointly).")
+        str,
+        typer.Option(
+            help="mean or mode (each cell by itself), or sample (jointly).",
+            autocompletion=one_of(lambda: HOW),
+        ),
     ] = "sample",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Completions of each row.")] = 1,
     out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,

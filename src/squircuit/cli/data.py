@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 
-from squircuit.cli.arguments import Json, pairs
-from squircuit.cli.program import FAILED
+from squircuit.cli.arguments import Json, one_of, pairs
 from squircuit.cli.reading import described, open_data
-from squircuit.cli.report import Report
+from squircuit.cli.report import FAILED, Report
 from squircuit.data import Dataset, Schema, data_folder, load, names, verify
 from squircuit.data.registry import BINARY, FILES, IMAGES
 from squircuit.data.schema import aligned
 from squircuit.data.synthetic import GENERATORS
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a data set; `squircuit data list` has them.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Of a data set; `squircuit data list` has them.", autocompletion=one_of(names)
+    ),
+]
 Folder = Annotated[
     Path | None, typer.Option(help="Where files lie; default $SQUIRCUIT_DATA or ~/.cache/squircuit.")
 ]

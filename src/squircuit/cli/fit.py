@@ -10,12 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from squircuit import presets
-from squircuit.cli.arguments import DataName, Device, Json, chosen_device, pairs
+from squircuit.cli.arguments import DataName, Device, Json, chosen_device, one_of, pairs
 from squircuit.cli.options import Options, options
-from squircuit.cli.program import FAILED, INTERRUPTED
 from squircuit.cli.reading import described, is_streamed, open_data, part_rows, require_path, sample_of
-from squircuit.cli.report import Report, plain
-from squircuit.cli.scoring import score, score_text
+from squircuit.cli.report import FAILED, INTERRUPTED, Report, plain
+from squircuit.cli.score import score_text, scored
 from squircuit.cli.writing import require_place
 from squircuit.data import Batches, Dataset, Schema, Table, read
 from squircuit.errors import ParameterError
@@ -23,11 +22,9 @@ from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
 from squircuit.training.checkpoint import RunFolder
+from squircuit.training.feed import stream_batch
 from squircuit.training.history import in_words, log_z_text, loss_text
 from squircuit.training.loop import DivergedWarning
-
-BATCH = 256
-"""Rows in a step of a stream, where none are given."""
 
 
 def fit(
@@ -43,7 +40,10 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
     config: Annotated[Path | None, typer.Option(help="File of options: TOML, YAML or JSON.")] = None,
     preset: Annotated[
-        str | None, typer.Option(help=f"Options by name: {', '.join(presets.names())}.")
+        str | None,
+        typer.Option(
+            help=f"Options by name: {', '.join(presets.names())}.", autocompletion=one_of(presets.names)
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any option; may be repeated.")
@@ -117,8 +117,7 @@ def _new_file(data: str, resume: bool) -> Path:
 
 def _batches(path: str, sample: Dataset | Table, training: TrainingConfig) -> Batches:
     """All rows of a file as a stream."""
-    batch = BATCH if training.batch == "auto" else int(training.batch)
-    return Batches(path, batch, seed=training.seed, like=_schema(sample))
+    return Batches(path, stream_batch(training), seed=training.seed, like=_schema(sample))
 
 
 def _schema(source: Dataset | Table) -> Schema:
@@ -147,7 +146,7 @@ def _result(model: SquaredCircuit, data: str, source: Dataset | Table, history: 
     }
     if best is not None and isinstance(source, Dataset):
         model.eval()
-        result["test"] = score(model, part_rows(model, source, "test")).to_dict()
+        result["test"] = scored(model, part_rows(model, source, "test")).to_dict()
     return result
 
 

@@ -11,11 +11,10 @@ import typer
 
 from squircuit import plots
 from squircuit.circuits.skeleton import region_graph
-from squircuit.cli.arguments import Json, ModelFile, Seed, require_room
-from squircuit.cli.drawing import write_images
+from squircuit.cli.arguments import Json, ModelFile, Seed, one_of, require_room
 from squircuit.cli.reading import is_image, open_model
 from squircuit.cli.report import Report
-from squircuit.cli.writing import PICTURES, require_images, require_place, write_figure
+from squircuit.cli.writing import PICTURES, require_images, require_place, write_figure, write_images
 from squircuit.errors import ParameterError
 from squircuit.storage.atomic import replace
 from squircuit.training import History
@@ -28,7 +27,7 @@ DRAWINGS = ("circuit", "regions")
 
 def plot(
     model: ModelFile,
-    what: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}.")],
+    what: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}.", autocompletion=one_of(lambda: KINDS))],
     out: Annotated[Path, typer.Option(help="File: .png, .pdf or .svg; of circuit and regions .svg.")],
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Samples that are drawn.")] = 64,
     seed: Seed = 0,

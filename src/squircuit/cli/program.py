@@ -1,4 +1,4 @@
-"""How commands end: exit codes, and one line for what went wrong."""
+"""The program: its commands, and how they end, with exit codes and one line for what went wrong."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import torch
 import typer
 from typer.core import TyperGroup
 
+import squircuit
+from squircuit.cli import check, complete, data, fit, harness, mix, plot, sample, score
+from squircuit.cli.report import INTERRUPTED, NOBODY_READS, UNEXPECTED, WRONG_INPUT
 from squircuit.errors import SquircuitError, in_shell
 from squircuit.storage.words import printable
 
-FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS = 1, 2, 70, 130, 141
-"""Exit codes; the last two are those of programs that SIGINT and SIGPIPE end."""
 TRACEBACK = "--traceback"
 LONGEST = 600
 """Characters that are shown of what another library says of an error."""
@@ -160,3 +161,53 @@ def _say(text: str) -> None:
 
 def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
     _say(f"warning: {one_line(in_shell(message))}")
+
+
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""Of commands whose arguments another program reads."""
+
+app = typer.Typer(
+    name="squircuit",
+    cls=Program,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command()(fit.fit)
+app.command()(score.score)
+app.command()(sample.sample)
+app.command()(complete.complete)
+app.command()(mix.mix)
+app.command()(check.check)
+app.command()(plot.plot)
+app.add_typer(data.app)
+app.command(context_settings=PASSED_ON)(harness.bench)
+app.command(context_settings=PASSED_ON)(harness.reproduce)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(squircuit.__version__)
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def squircuit_(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Of any command: show where an error happened.")
+    ] = False,  # which `Program` takes out, wherever it stands
+) -> None:
+    """Squared circuits that are normalised by construction: train them on your data, and ask them.
+
+    Each command has its own help, such as: squircuit fit --help
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """The entry point of the program."""
+    app(prog_name="squircuit")

@@ -16,12 +16,12 @@ from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
 from squircuit.storage.checks import shown
+from squircuit.training.feed import STREAMED
 
 CPU = torch.device("cpu")
 BEST = "best.safetensors"
 """The file of a run's folder that holds its model."""
 PARTS = ("train", "valid", "test")
-STREAMED = (".npy", ".parquet", ".pq")
 LARGE = 2**31
 """Bytes of a file that is streamed unasked."""
 SAMPLE = 20_000

@@ -1,4 +1,4 @@
-"""What a command says: text as it goes, or one JSON document at its end."""
+"""What a command says: text as it goes, or one JSON document at its end; and the code with which it ends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import typer
+
+FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS = 1, 2, 70, 130, 141
+"""Exit codes; the last two are those of programs that SIGINT and SIGPIPE end."""
 
 
 @final

@@ -10,10 +10,9 @@ import typer
 from torch import Tensor
 
 from squircuit.cli.arguments import Device, Json, ModelFile, Safe, Seed, chosen_device, require_room
-from squircuit.cli.drawing import write_images
 from squircuit.cli.reading import open_model, read_rows, schema_of
 from squircuit.cli.report import Report
-from squircuit.cli.scoring import require_mass
+from squircuit.cli.score import require_mass
 from squircuit.cli.writing import (
     PICTURES,
     as_csv,
@@ -21,6 +20,7 @@ from squircuit.cli.writing import (
     is_picture,
     require_images,
     require_place,
+    write_images,
     write_rows,
 )
 from squircuit.data import Rows

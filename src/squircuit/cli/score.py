@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import torch
 import typer
+from torch import Tensor
 
 from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Safe, Seed, chosen_device
 from squircuit.cli.masks import named_mask
-from squircuit.cli.reading import open_model, read_rows
+from squircuit.cli.reading import is_image, open_model, read_rows
 from squircuit.cli.report import Report
-from squircuit.cli.scoring import score as scored
-from squircuit.cli.scoring import score_text
 from squircuit.cli.writing import as_csv, require_place, write_array
 from squircuit.data import Rows
+from squircuit.errors import ParameterError
+from squircuit.models import SquaredCircuit
 from squircuit.storage.atomic import replace
+from squircuit.training.history import log_z_text
+
+BLOCK = 2**19
+"""Cells that are scored at once."""
 
 
 def score(
@@ -58,3 +65,89 @@ def _write(out: Path, log_prob: list[float], safe: bool) -> None:
         write_array(out, np.asarray(log_prob))
     else:
         replace(out, as_csv(["log_prob"], [[value] for value in log_prob], safe).encode())
+
+
+class Score(NamedTuple):
+    """Scores of rows.
+
+    Args:
+        log_prob: of every row, in nats: (n,) of float64.
+        bits: per dimension that is not missing; None where the model is not of images.
+        log_z: exact, in double precision.
+        normalised: Z = 1 by construction; else scores were divided by the exact Z.
+    """
+
+    log_prob: Tensor
+    bits: float | None
+    log_z: float
+    normalised: bool
+
+    @property
+    def mean(self) -> float:
+        return float(self.log_prob.mean())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the single rows."""
+        return {
+            "rows": len(self.log_prob),
+            "mean_log_prob": self.mean,
+            "bits_per_dimension": self.bits,
+            "log_z": self.log_z,
+            "normalised": self.normalised,
+        }
+
+
+def score_text(found: dict[str, Any]) -> str:
+    """What `Score.to_dict` gave, in one line."""
+    bits = found["bits_per_dimension"]
+    bits_text = "" if bits is None else f", {bits:.4f} bits per dimension"
+    how = "" if found["normalised"] else " (scores are divided by Z)"
+    return (
+        f"mean log-likelihood {found['mean_log_prob']:.4f} nats{bits_text} of {found['rows']} rows; "
+        f"log Z {log_z_text(found['log_z'])}{how}"
+    )
+
+
+@torch.no_grad()
+def scored(model: SquaredCircuit, rows: Rows[Tensor]) -> Score:
+    """Scores of rows whose missing cells are marginalised; the model is in evaluation mode."""
+    step = max(1, BLOCK // rows.x.shape[1])
+    blocks = [rows.take(slice(start, start + step)) for start in range(0, len(rows), step)]
+    log_z = require_density(model)
+    log_p = torch.cat([_log_prob(model, block) for block in blocks])
+    _require_numbers(log_p)
+    observed = max(1, int((~rows.missing).sum()))
+    bits = -float(log_p.sum()) / (observed * math.log(2)) if is_image(model) else None
+    return Score(log_p, bits, log_z, model.is_normalised())
+
+
+def require_density(model: SquaredCircuit) -> float:
+    """log Z of a model that is a density; one that is 0 everywhere, or no number, has no scores."""
+    log_z = float(model.log_partition())
+    if not math.isfinite(log_z):
+        what = "it is 0 everywhere" if log_z == -math.inf else "its weights are no good numbers"
+        raise ParameterError(
+            f"the model is no density: log Z is {log_z}, {what}. Fix: pass another file, or train it again."
+        )
+    return log_z
+
+
+def require_mass(model: SquaredCircuit) -> None:
+    """Refuse a model of which nothing can be drawn; Z of those on the manifold is 1 and not computed."""
+    if not model.is_normalised():
+        require_density(model)
+
+
+def _require_numbers(log_p: Tensor) -> None:
+    """A score that is NaN is none; −inf is one, of what cannot be."""
+    lost = torch.nonzero(log_p.isnan() | (log_p == torch.inf)).flatten().tolist()
+    if lost:
+        raise ParameterError(
+            f"row {lost[0]}: log p is {log_p[lost[0]].item()}, and so of {len(lost)} of {len(log_p)} rows. "
+            "Fix: squircuit check MODEL shows what is wrong with its weights; train it again."
+        )
+
+
+def _log_prob(model: SquaredCircuit, rows: Rows[Tensor]) -> Tensor:
+    gaps = None if rows.is_complete else rows.missing
+    return model.log_prob(rows.x, gaps).double().cpu()  # rows from the host are checked, whatever the device

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from squircuit import plots
 from squircuit.cli.reading import is_image, schema_of
+from squircuit.data.cells import is_formula
 from squircuit.errors import DataError, FormatError, ParameterError
+from squircuit.families.domain import Finite
 from squircuit.models import SquaredCircuit
 from squircuit.storage.atomic import as_path, replace, require_writable, sweep
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""How texts begin that spreadsheets run."""
 PICTURES = (".png", ".pdf", ".svg")
 
 
@@ -62,6 +63,27 @@ def write_figure(path: Path, figure: Any) -> None:
     content = io.BytesIO()
     figure.savefig(content, format=path.suffix.lower().removeprefix("."), dpi=150, bbox_inches="tight")
     replace(path, content.getvalue())
+
+
+def write_images(path: Path, model: SquaredCircuit, rows: Tensor) -> None:
+    """Images in a grid."""
+    assert model.shape is not None  # commands have asked `require_images`
+    write_figure(path, plots.images(rows.cpu().numpy(), model.shape, levels=_levels(model)))
+
+
+def write_completions(
+    path: Path, model: SquaredCircuit, originals: Tensor, missing: Tensor, completed: Tensor
+) -> None:
+    """Originals (n, d), what is missing of them (n, d), and completions (m, n, d)."""
+    assert model.shape is not None
+    known, gaps, filled = (value.cpu().numpy() for value in (originals, missing, completed))
+    write_figure(path, plots.completions(known, gaps, filled, model.shape, levels=_levels(model)))
+
+
+def _levels(model: SquaredCircuit) -> int | None:
+    """Of a pixel; None where it is not discrete."""
+    sizes = [domain.size for domain in model.structure.domains.values() if isinstance(domain, Finite)]
+    return max(sizes, default=None)
 
 
 def write_rows(path: Path, model: SquaredCircuit, rows: Tensor, safe: bool = False) -> None:
@@ -118,7 +140,7 @@ def _harmless(cell: Any) -> Any:
     >>> [_harmless(cell) for cell in ("=1+1", "a=1", "-2", -2.0, None)]
     ["'=1+1", 'a=1', "'-2", -2.0, None]
     """
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+    return f"'{cell}" if is_formula(cell) else cell
 
 
 def _as_array(model: SquaredCircuit, rows: Tensor) -> np.ndarray:

@@ -96,8 +96,12 @@ def escaped(cell: Any) -> Any:
         >>> [escaped(cell) for cell in ("=HYPERLINK(A1)", "-1.5", -1.5, "red", None)]
         ["'=HYPERLINK(A1)", '-1.5', -1.5, 'red', None]
     """
-    is_formula = isinstance(cell, str) and cell.lstrip(" ").startswith(FORMULA)
-    return f"'{cell}" if is_formula and number(cell) is None else cell
+    return f"'{cell}" if is_formula(cell) and number(cell) is None else cell
+
+
+def is_formula(cell: Any) -> bool:
+    """Whether a cell is a text that a spreadsheet may compute."""
+    return isinstance(cell, str) and cell.lstrip(" ").startswith(FORMULA)
 
 
 def is_missing(cell: Any) -> bool:

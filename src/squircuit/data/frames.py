@@ -90,7 +90,7 @@ def named_columns(rows: Any, names: Sequence[Any] | None = None) -> dict[str, Ce
 
 def make_frame(package: str, names: Sequence[str], columns: Sequence[Cells], index: Any = None) -> Any:
     """Columns as a data frame of a library, such as "pandas" or "polars"; ``index`` is that of pandas."""
-    narwhals = need("narwhals", "data frames", None)
+    narwhals = need("narwhals", "reading data frames", None)
     named = {
         name: cells if cells.dtype != object else cells.tolist()
         for name, cells in zip(names, columns, strict=True)
@@ -101,7 +101,7 @@ def make_frame(package: str, names: Sequence[str], columns: Sequence[Cells], ind
 
 def _narwhal(rows: Any) -> Any:
     """A data frame with the methods of narwhals, whatever its library."""
-    narwhals = need("narwhals", "data frames", None)
+    narwhals = need("narwhals", "reading data frames", None)
     try:
         if hasattr(rows, "column_names") and hasattr(rows, "__arrow_c_array__"):  # a batch of Arrow
             return narwhals.from_arrow(rows, backend="pyarrow")

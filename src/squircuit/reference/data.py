@@ -1,4 +1,4 @@
-"""Data at the door: the right shape and type, every value in its variable's domain."""
+"""Data that is asked about: the right shape and type, every value in its variable's domain."""
 
 from __future__ import annotations
 

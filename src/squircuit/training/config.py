@@ -107,18 +107,18 @@ class TrainingConfig:
     @classmethod
     def of(cls, source: Any = None, /, **overrides: Any) -> TrainingConfig:
         """The options of a config, a mapping or a TOML, YAML or JSON file, with some of them replaced."""
-        if isinstance(source, TrainingConfig):
-            return source.replace(**overrides)
         if isinstance(source, str | Path):
-            return _of_file(Path(source)).replace(**overrides)
-        if source is not None and not isinstance(source, Mapping):
-            raise ParameterError(
-                f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
-            )
-        options = {**(source or {}), **overrides}
-        for name in options:
-            _require_known(name)
-        return cls(**options)
+            source = _of_file(Path(source))
+        if isinstance(source, TrainingConfig):
+            return source.replace(**overrides) if overrides else source
+        if source is None or isinstance(source, Mapping):
+            options = {**(source or {}), **overrides}
+            for name in options:
+                _require_known(name)
+            return cls(**options)
+        raise ParameterError(
+            f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
+        )
 
     def replace(self, /, **changes: Any) -> TrainingConfig:
         """The same with other values of some options."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from squircuit.data import Batches, Dataset, Rows, Schema, Table, names, read, scan, split
 from squircuit.data.frames import plain
+from squircuit.data.schema import HostRows
 from squircuit.errors import DataError
 from squircuit.families.domain import Domains
 from squircuit.models import SquaredCircuit
@@ -26,10 +27,11 @@ BLOCK = 2**20
 BLOCK_ROWS = 2**13
 """Rows at most that are evaluated at a time."""
 STREAMED = (".npy", ".parquet", ".pq")
+"""How files end that are read batch by batch."""
 STREAM_BATCH = 256
+"""Rows of such a batch, where nobody says how many."""
 Batch = Rows[Tensor]
 """Rows (B, d) on the device of the model."""
-HostRows = Rows[NDArray[Any]]
 
 
 class Feed(ABC):
@@ -192,21 +194,21 @@ def open_data(model: SquaredCircuit, train: Any, valid: Any, config: TrainingCon
     if valid is None and isinstance(train, Dataset):
         valid = train.valid
     source, schema = _opened(train, "train", config, None)
-    doors = _Doors(model)
+    intake = _Intake(model)
     for table, name in ((train, "train"), (valid, "valid")):
         if isinstance(table, Table):
             _require_same_meaning(table.schema, model.schema or schema or table.schema, name)
     if valid is not None:
         return Data(
-            doors.feed(source, "train"), doors.feed(_opened(valid, "valid", config, schema)[0], "valid")
+            intake.feed(source, "train"), intake.feed(_opened(valid, "valid", config, schema)[0], "valid")
         )
     if isinstance(source, Batches):
-        return Data(doors.feed(source, "train"), None)
-    rows = doors.checked(source, "train")
+        return Data(intake.feed(source, "train"), None)
+    rows = intake.checked(source, "train")
     kept, held = (
         part[:, 0] for part in split(np.arange(len(rows))[:, None], config.valid_fraction, config.seed)
     )
-    return Data(doors.memory(rows.take(kept)), doors.memory(rows.take(held)) if len(held) else None)
+    return Data(intake.memory(rows.take(kept)), intake.memory(rows.take(held)) if len(held) else None)
 
 
 def _opened(
@@ -223,7 +225,7 @@ def _opened(
         _refuse_names(source, name)
         return _of_file(Path(source), config, schema)
     if isinstance(source, np.memmap):
-        return Batches(source, _stream_batch(config), seed=config.seed), None
+        return Batches(source, stream_batch(config), seed=config.seed), None
     return _numbers(source, name), None
 
 
@@ -250,10 +252,11 @@ def _of_file(path: Path, config: TrainingConfig, schema: Schema | None) -> tuple
         table = read(path, like=schema)
         return table.cells, table.schema
     schema = schema or scan(path)
-    return Batches(path, _stream_batch(config), seed=config.seed, like=schema), schema
+    return Batches(path, stream_batch(config), seed=config.seed, like=schema), schema
 
 
-def _stream_batch(config: TrainingConfig) -> int:
+def stream_batch(config: TrainingConfig) -> int:
+    """Rows in a batch of a stream."""
     return STREAM_BATCH if config.batch == "auto" else config.batch
 
 
@@ -276,7 +279,7 @@ def _way(source: Any) -> str:
     return "encode texts with model.schema.encode(data), or begin with sq.data.table(data)"
 
 
-class _Doors:
+class _Intake:
     """Where data enters: checked, and in the types that the model takes."""
 
     def __init__(self, model: SquaredCircuit) -> None:

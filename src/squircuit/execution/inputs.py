@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution import planar
+from squircuit.execution.derivatives import require_first
 from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
 from squircuit.families import Categorical
@@ -70,6 +71,7 @@ class _Lookup(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        require_first()
         (x,) = ctx.saved_tensors
         found = kernel.scatter(gradient.contiguous(), x, ctx.values)
         return found.sum(dim=0, keepdim=True) if ctx.tables < len(x) else found, None

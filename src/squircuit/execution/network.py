@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution import planar, weighted_product
+from squircuit.execution.derivatives import require_eager, require_first
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
 from squircuit.execution.precision import tf32
 from squircuit.execution.scaled import common_scale, normalise
@@ -62,6 +63,7 @@ class Network:
         # torch's own flag for this, needs_input_grad, is set without gradients, too
         trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
         scales = [None] * len(inputs) if input_scales is None else list(input_scales)
+        require_eager()
         return _Run.apply(self, trains, scales, *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
 
     def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
@@ -186,6 +188,7 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
+        require_first()
         with tf32(ctx.network.tf32):
             return _Run._backward(ctx, gradient)
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, final
 import torch
 from torch import Tensor
 
+from squircuit.execution.derivatives import require_eager, require_first
 from squircuit.execution.kernels import entrywise as kernel
 from squircuit.execution.kernels import hermitian
 from squircuit.execution.network import Network
@@ -53,6 +54,7 @@ class GramPropagation:
 
     def log_norms(self, device: torch.device) -> Tensor:
         """log R_rr of the root units: (R,)."""
+        require_eager()
         with tf32(False):
             groups = [g for g in self.network.plan.groups if isinstance(g, InputGroup)]
             grams = [self._input_gram(group, device) for group in groups]
@@ -89,6 +91,7 @@ class _OwnGram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        require_first()
         (weight,) = ctx.saved_tensors
         with tf32(ctx.tf32):
             return _twice(gradient, weight), None
@@ -129,6 +132,7 @@ class _Propagate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
+        require_first()
         network, state = ctx.network, ctx.state
         pools = network.gradient_pools(state.grams)
         start = 0

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import DataError, ParameterError, require_unmasked
+from squircuit.execution.derivatives import require_no_batch
 from squircuit.families.domain import Finite
 from squircuit.reference.numeric import as_tensor
 
@@ -109,6 +110,7 @@ def require_data(circuit: Circuit, x: Any) -> None:
 
 
 def _as_table(circuit: Circuit, x: Any) -> Tensor:
+    require_no_batch()
     d = circuit.num_variables
     data = as_tensor(x, d)
     if data.is_complex() or data.layout != torch.strided:

@@ -30,6 +30,8 @@ from squircuit.inference.snapshot import Snapshot, constant
 class Marginals:
     """p(x_v | y) of every variable v that some row lacks, y being what that row shows.
 
+    Of no rows at all, every variable has a table, without rows: parts of data can be put together.
+
     Args:
         points: variable → the states of a discrete variable, or the points at which a density is given: (Q,).
         values: variable → probabilities or densities there, (n, Q). In rows that show v: one at its state if
@@ -67,7 +69,7 @@ def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | 
     """
     evidence = Evidence(evidence.x.detach(), evidence.missing)  # these sweeps use gradients for themselves
     missing = evidence.missing.any(dim=0)
-    wanted = [v for v in sorted(snapshot.circuit.scope) if bool(missing[v])]
+    wanted = [v for v in sorted(snapshot.circuit.scope) if bool(missing[v]) or not len(evidence)]
     nodes = quadrature(snapshot, wanted, _as_grid(snapshot.circuit, wanted, grid)) if wanted else None
     found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in wanted}
     for rows, densities, variables in _sweeps(snapshot, evidence, nodes):

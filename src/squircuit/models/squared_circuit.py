@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from squircuit.circuits import Circuit, Constraint
 from squircuit.data import Schema
 from squircuit.errors import ParameterError, StructureError
+from squircuit.execution.derivatives import require_no_batch
 from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.network import Network
 from squircuit.execution.partition import GramPropagation
@@ -183,6 +184,7 @@ class SquaredCircuit(Queries, nn.Module):
         ``load_state_dict(assign=True)`` and ``parameter.data = …`` put any tensor in its place: conjugated
         views, transposed ones, other precisions.
         """
+        require_no_batch()
         value: Tensor = getattr(self, name)
         is_complex, shape = self._kinds[name]
         dtype = self.precision.to_complex() if is_complex else self.precision

@@ -6,18 +6,14 @@ import torch
 
 from squircuit.errors import SquircuitError
 
-INSTEAD = (
-    "Fix: write the density with sq.evaluate(model.structure.with_weights(model.weights()), x), which torch "
-    "differentiates any number of times"
-)
-
 
 def require_first() -> None:
     """For a backward pass: refuse to be differentiated itself, as ``create_graph=True`` asks for."""
     if torch.is_grad_enabled():
         raise SquircuitError(
             "create_graph=True: derivatives of a model's derivatives are not there: its backward pass is "
-            f"written by hand. {INSTEAD}."
+            "written by hand. Fix: write the density with sq.evaluate(model.structure.with_weights("
+            "model.weights()), x), which torch differentiates any number of times."
         )
 
 

@@ -160,11 +160,15 @@ def _as_grid(circuit: Circuit, wanted: list[int], grid: Mapping[int, Any] | None
     if grid is not None and not isinstance(grid, Mapping):
         raise ParameterError(
             f"grid maps variables to points, e.g. {{2: torch.linspace(-3, 3, 61)}}; got {grid!r}"
+            ". Fix: pass such a mapping."
         )
     points = {v: _as_points(v, x) for v, x in (grid or {}).items()}
     for v, x in points.items():
         if v not in circuit.domains:
-            raise ParameterError(f"grid: {v!r} is no variable of the circuit, {sorted(circuit.domains)}")
+            raise ParameterError(
+                f"grid: {v!r} is no variable of the circuit, {sorted(circuit.domains)}"
+                ". Fix: pass points of one of these."
+            )
         if v not in wanted or circuit.domains[v].is_discrete:
             what = "discrete" if v in circuit.domains and circuit.domains[v].is_discrete else "not missing"
             raise ParameterError(
@@ -181,7 +185,9 @@ def _as_points(variable: int, x: Any) -> Tensor:
     try:
         points = torch.as_tensor(x, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ParameterError(f"grid: the points of variable {variable} are no numbers: {error}") from error
+        raise ParameterError(
+            f"grid: the points of variable {variable} are no numbers: {error}. Fix: pass (Q,) numbers."
+        ) from error
     if bool(points.isnan().any()):
-        raise ParameterError(f"grid: the points of variable {variable} hold NaN")
+        raise ParameterError(f"grid: the points of variable {variable} hold NaN. Fix: pass finite points.")
     return points

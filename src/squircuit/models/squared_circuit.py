@@ -72,7 +72,9 @@ class SquaredCircuit(Queries, nn.Module):
     def __init__(self, circuit: Circuit, seed: int = 0, dtype: torch.dtype = torch.complex64) -> None:
         super().__init__()
         if not isinstance(circuit, Circuit):
-            raise ParameterError(f"SquaredCircuit needs a Circuit, e.g. of squircuit.build, got {circuit!r}")
+            raise ParameterError(
+                f"SquaredCircuit needs a Circuit, e.g. of squircuit.build, got {circuit!r}. Fix: pass one."
+            )
         _require_precision(dtype)
         structure = circuit if circuit.has_weights else circuit.initialise(seed)
         self.structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)

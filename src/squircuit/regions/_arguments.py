@@ -24,7 +24,7 @@ def check_integer(builder: str, name: str, value: object, minimum: int) -> None:
     Example:
         >>> check_integer("linear", "d", 0, minimum=1)
         Traceback (most recent call last):
-        squircuit.errors.ParameterError: linear: d must be an integer of at least 1, got 0. Fix: pass such a number.
+        squircuit.errors.ParameterError: linear: d must be an integer of at least 1, got 0. Fix: ...
     """
     if not is_integer(value) or value < minimum:
         raise ParameterError(

@@ -19,7 +19,7 @@ import torch
 
 from record import Row, arguments_of, read, save_figure, write
 from record import run as as_program
-from squircuit.cli.programs import folder
+from squircuit.cli.harness import folder
 
 sys.path.append(str(folder("benchmarks")))
 

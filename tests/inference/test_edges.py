@@ -220,3 +220,26 @@ def test_wrong_arguments_of_samples_and_expectations_are_refused():
         model.marginals(grid={0: [0.5]})
     with pytest.raises(sq.ParameterError, match="how='best' is not known"):
         model.impute(torch.zeros(1, 6, dtype=torch.long), how="best")
+
+
+@pytest.mark.parametrize("family", [sq.Categorical(3), sq.Hermite(4)])
+@pytest.mark.parametrize("missing", [None, [True, False, False], torch.zeros(0, 3, dtype=torch.bool)])
+@pytest.mark.parametrize("factor", [1.0, 1.3])
+def test_every_question_about_no_rows_has_an_answer_without_rows(family, missing, factor):
+    model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), family, units=2, components=2), seed=0).eval()
+    for parameter in model.parameters():
+        parameter.data *= factor
+    x = torch.zeros(0, 3, dtype=torch.long if isinstance(family, sq.Categorical) else torch.float32)
+    assert model.log_prob(x, missing).shape == (0,)
+    assert model.component_log_prob(x, missing).shape == (0, 2)
+    assert model.log_conditional(x, of=[0], given=[1]).shape == (0,)
+    for found in (model.mean(x, missing), model.variance(x, missing), model.impute(x, missing)):
+        assert found.shape == (0, 3)
+    assert model.moments(2, x, missing).shape == (2, 0, 3)
+    assert model.sample(4, given=x, missing=missing).shape == (4, 0, 3)
+    one = model.marginals()
+    none = model.marginals(x, missing)
+    for variable in range(3):  # the same points, so that parts of data can be put together
+        assert torch.equal(none.points[variable], one.points[variable])
+        assert none.values[variable].shape == (0, one.values[variable].shape[1])
+        assert none.mode(variable).shape == (0,)

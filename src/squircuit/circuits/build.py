@@ -70,6 +70,7 @@ def build(
     if not isinstance(regions, RegionGraph):
         raise ParameterError(
             f"build: regions must be a RegionGraph such as quad_tree((28, 28)), got {regions!r}"
+            ". Fix: pass one of sq.regions."
         )
     settings = _Settings(regions, _families(regions, family), units, product, roots, tie, unitary, is_complex)
     _check(settings, mixing, root_weights)
@@ -218,12 +219,13 @@ def _families(regions: RegionGraph, family: Family | Sequence[Family]) -> Sequen
     if isinstance(family, type) or not isinstance(family, Sequence):
         raise ParameterError(
             f"build: family must be a family such as Categorical(256), or a list of them, got {family!r}"
+            ". Fix: pass one, such as sq.Categorical(256)."
         )
     families = list(family)
     if len(families) != regions.num_variables:
         raise ParameterError(
-            f"build: {len(families)} families for {regions.num_variables} variables: "
-            "pass one for each, or one for all"
+            f"build: {len(families)} families for {regions.num_variables} variables. "
+            "Fix: pass one for each, or one for all."
         )
     return families
 
@@ -235,24 +237,38 @@ def _check(settings: _Settings, mixing: bool, root_weights: str) -> None:
     for value in units if is_list else [units]:
         _check_count("units", value)
     if settings.product not in ("kronecker", "hadamard"):
-        raise ParameterError(f"build: product must be 'kronecker' or 'hadamard', got {settings.product!r}")
+        raise ParameterError(
+            f"build: product must be 'kronecker' or 'hadamard', got {settings.product!r}"
+            ". Fix: pass one of the two."
+        )
     if root_weights not in ("uniform", "learnable"):
-        raise ParameterError(f"build: root_weights must be 'uniform' or 'learnable', got {root_weights!r}")
+        raise ParameterError(
+            f"build: root_weights must be 'uniform' or 'learnable', got {root_weights!r}"
+            ". Fix: pass one of the two."
+        )
     tie = settings.tie
     if not (tie is None or tie == "inputs" or (isinstance(tie, int) and tie >= 0)):
-        raise ParameterError(f"build: tie must be None, 'inputs' or a number of levels ≥ 0, got {tie!r}")
+        raise ParameterError(
+            f"build: tie must be None, 'inputs' or a number of levels ≥ 0, got {tie!r}"
+            ". Fix: pass one of these."
+        )
     for variable, family in enumerate(settings.families):
         _check_family(settings, variable, family, mixing)
 
 
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ParameterError(f"build: {name} must be an integer ≥ 1, got {value!r}")
+        raise ParameterError(
+            f"build: {name} must be an integer ≥ 1, got {value!r}. Fix: pass a whole number from 1."
+        )
 
 
 def _check_family(settings: _Settings, variable: int, family: Family, mixing: bool) -> None:
     if not isinstance(family, Family):
-        raise ParameterError(f"build: {family!r} for variable {variable} is not a family of functions")
+        raise ParameterError(
+            f"build: {family!r} for variable {variable} is not a family of functions"
+            ". Fix: pass one, such as sq.Categorical(256)."
+        )
     if settings.unitary and not family.is_orthonormal:
         raise StructureError(
             "orthonormal (U1)",

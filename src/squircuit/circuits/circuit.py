@@ -169,8 +169,8 @@ class Circuit:
         for parameter, name in self._parameter_names.items():
             if name in named:
                 raise ParameterError(
-                    f"two parameters are called {name!r}: rename one, "
-                    "or pass one Parameter to both layers to tie them"
+                    f"two parameters are called {name!r}. Fix: rename one, "
+                    "or pass one Parameter to both layers to tie them."
                 )
             named[name] = parameter
         return named
@@ -182,6 +182,7 @@ class Circuit:
         if unknown:
             raise ParameterError(
                 f"no parameter is called {sorted(unknown)}; there are {_some(self.parameters)}"
+                ". Fix: use these names."
             )
         given = {name: weights.get(name, p.value if initial else None) for name, p in self.parameters.items()}
         return {name: self.parameters[name].checked(v) for name, v in given.items() if v is not None}
@@ -197,8 +198,8 @@ class Circuit:
         missing = [name for name in self.parameters if name not in self._values]
         if missing:
             raise ParameterError(
-                f"the circuit has no values yet for {_some(missing)}: call circuit.initialise(seed=…) "
-                "or circuit.with_weights(…)"
+                f"the circuit has no values yet for {_some(missing)}. Fix: call circuit.initialise(seed=…) "
+                "or circuit.with_weights(…)."
             )
         return MappingProxyType(self._values)
 
@@ -208,7 +209,10 @@ class Circuit:
         Values are held, not copied: do not change a tensor in place after handing it over.
         """
         if not isinstance(weights, Mapping):
-            raise ParameterError(f"weights are a mapping of names to tensors, got {type(weights).__name__}")
+            raise ParameterError(
+                f"weights are a mapping of names to tensors, got {type(weights).__name__}"
+                ". Fix: pass a dict such as circuit.weights."
+            )
         return Circuit(
             self.roots,
             root_weights=self.root_weights,
@@ -246,9 +250,14 @@ class Circuit:
             dtype: gives the precision; whether a parameter is complex is its own affair.
         """
         if dtype not in (torch.complex64, torch.complex128, torch.float32, torch.float64):
-            raise ParameterError(f"dtype must be complex64, complex128, float32 or float64, got {dtype}")
+            raise ParameterError(
+                f"dtype must be complex64, complex128, float32 or float64, got {dtype}"
+                ". Fix: pass one of these."
+            )
         if isinstance(seed, bool) or not isinstance(seed, int | torch.Generator):
-            raise ParameterError(f"seed must be an integer or a torch.Generator, got {seed!r}")
+            raise ParameterError(
+                f"seed must be an integer or a torch.Generator, got {seed!r}. Fix: pass seed=0."
+            )
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         smoothing = {layer.weight: layer.family.smoothing(layer.units) for layer in self.inputs}
         # terms that add up rather than cancel: deep circuits with free weights learn better from there
@@ -312,7 +321,10 @@ class Circuit:
         if kind is None:
             return list(self.parameters.values())
         if kind not in ("input", "sum"):
-            raise ParameterError(f"only layers of kind 'input' and 'sum' have parameters, not {kind!r}")
+            raise ParameterError(
+                f"only layers of kind 'input' and 'sum' have parameters, not {kind!r}"
+                ". Fix: ask for one of the two."
+            )
         of_kind = (
             p for layer in self.layers if layer.kind == kind for p in layer.named_parameters().values()
         )
@@ -367,10 +379,13 @@ def _as_roots(roots: Layer | Sequence[Layer]) -> tuple[Layer, ...]:
         else (roots,)
     )
     if not layers:
-        raise ParameterError("a circuit needs at least one root layer")
+        raise ParameterError("a circuit needs at least one root layer. Fix: pass the layer on top.")
     for layer in layers:
         if not isinstance(layer, Layer):
-            raise ParameterError(f"a circuit is made from its root layer (or a list of them), got {layer!r}")
+            raise ParameterError(
+                f"a circuit is made from its root layer (or a list of them), got {layer!r}"
+                ". Fix: pass a layer, such as a Sum."
+            )
     return layers
 
 

@@ -106,6 +106,7 @@ class Input(Layer):
         if not isinstance(family, Family):
             raise ParameterError(
                 f"input layer over variable {variable}: {family!r} is not a family of functions"
+                ". Fix: pass one, such as sq.Categorical(4)."
             )
         mixing = _input_weight(variable, family, units, weight)
         if units is None:
@@ -127,11 +128,13 @@ class Input(Layer):
         if columns != self.family.size:
             raise ParameterError(
                 f"{where}: weight has {columns} columns, but the family has {self.family.size} functions"
+                ". Fix: give it as many columns as there are functions."
             )
         if self.units < 1 or self.first_row < 0 or self.first_row + self.units > rows:
             raise ParameterError(
                 f"{where}: rows {self.first_row} to {self.first_row + self.units - 1} are not in a weight "
                 f"of {rows} rows"
+                ". Fix: a smaller first_row, fewer units, or more rows."
             )
 
 
@@ -245,14 +248,20 @@ def _as_layers(kind: str, inputs: Layer | Sequence[Layer]) -> tuple[Layer, ...]:
         raise StructureError(f"a {kind} layer", kind, "it has no inputs", "pass at least one layer")
     for layer in layers:
         if not isinstance(layer, Layer):
-            raise ParameterError(f"{kind} layer: input {layer!r} is not a layer")
+            raise ParameterError(
+                f"{kind} layer: input {layer!r} is not a layer"
+                ". Fix: pass Input, Sum, Hadamard or Kronecker layers."
+            )
     return layers
 
 
 def _as_variable(value: Any) -> int:
     """A whole number ≥ 0, also one of numpy's."""
     if not is_whole(value, 0):
-        raise ParameterError(f"input layer: variable must be an integer from 0, got {value!r}")
+        raise ParameterError(
+            f"input layer: variable must be an integer from 0, got {value!r}"
+            ". Fix: pass the number of a column."
+        )
     return int(value)
 
 
@@ -263,7 +272,9 @@ def _as_count(value: Any, what: str) -> int:
     except TypeError:
         count = 0
     if isinstance(value, bool) or count < 1:
-        raise ParameterError(f"{what} must be ≥ 1 and a whole number, got {value!r}")
+        raise ParameterError(
+            f"{what} must be ≥ 1 and a whole number, got {value!r}. Fix: pass a whole number from 1."
+        )
     return count
 
 
@@ -281,6 +292,7 @@ def _input_weight(variable: int, family: Family, units: int | None, weight: Weig
         if len(parameter.shape) != 2:
             raise ParameterError(
                 f"input layer over variable {variable}: weight must be a matrix, got {parameter.shape}"
+                ". Fix: pass one of shape (units, functions)."
             )
         return parameter
     if units is None:
@@ -303,6 +315,7 @@ def _family_parameters(family: Family, given: Mapping[str, Parameter]) -> Mappin
     if unknown:
         raise ParameterError(
             f"{type(family).__name__} has parameters {sorted(initial)}, not {sorted(unknown)}"
+            ". Fix: use the names that it has."
         )
     made = {
         name: given[name]
@@ -317,10 +330,14 @@ def _sum_weight(layer: Sum, units: int | None, weight: Weight) -> Parameter:
     if weight is not None:
         parameter = _as_parameter(weight)
         if len(parameter.shape) != 2:
-            raise ParameterError(f"{layer.label}: weight must be a matrix, got shape {parameter.shape}")
+            raise ParameterError(
+                f"{layer.label}: weight must be a matrix, got shape {parameter.shape}"
+                ". Fix: pass one of shape (units, inputs)."
+            )
         if units is not None and units != parameter.shape[0]:
             raise ParameterError(
                 f"{layer.label}: units={units}, but its weight has {parameter.shape[0]} rows"
+                ". Fix: leave units out, or pass as many as there are rows."
             )
         return parameter
     units = 1 if units is None else units

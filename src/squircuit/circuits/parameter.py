@@ -52,20 +52,26 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple | list | torch.Size):
-            raise ParameterError(f"a parameter's shape is a tuple such as (2, 4), got {self.shape!r}")
+            raise ParameterError(
+                f"a parameter's shape is a tuple such as (2, 4), got {self.shape!r}. Fix: pass whole numbers."
+            )
         object.__setattr__(self, "shape", tuple(int(s) for s in self.shape))
         if self.constraint not in tuple(Constraint):
             known = ", ".join(repr(str(c)) for c in Constraint)
             raise ParameterError(
                 f"parameter {self.label}: constraint must be one of {known}, got {self.constraint!r}"
+                ". Fix: pass one of these."
             )
         object.__setattr__(self, "constraint", Constraint(self.constraint))
         if any(s < 1 for s in self.shape):
-            raise ParameterError(f"parameter {self.label}: every side of shape {self.shape} must be ≥ 1")
+            raise ParameterError(
+                f"parameter {self.label}: every side of shape {self.shape} must be ≥ 1"
+                ". Fix: pass numbers from 1."
+            )
         if self.constraint is Constraint.SEMI_UNITARY:
             self._require_wide()
         if self.constraint is Constraint.FIXED and self.value is None:
-            raise ParameterError(f"parameter {self.label} is fixed but has no value: pass value=…")
+            raise ParameterError(f"parameter {self.label} is fixed but has no value. Fix: pass value=….")
         if self.value is not None:
             object.__setattr__(self, "value", self.checked(self.value).clone())
 
@@ -100,13 +106,24 @@ class Parameter:
         """``value`` if it has this parameter's shape and kind and finite entries; else one clear error."""
         value = as_tensor(value, f"the value of parameter {self.label}").resolve_conj()
         if tuple(value.shape) != self.shape:
-            raise ParameterError(f"parameter {self.label} has shape {self.shape}, got {tuple(value.shape)}")
+            raise ParameterError(
+                f"parameter {self.label} has shape {self.shape}, got {tuple(value.shape)}"
+                ". Fix: pass a value of its shape."
+            )
         if value.is_complex() and not self.is_complex:
-            raise ParameterError(f"parameter {self.label} is real, got {value.dtype}: pass its real part")
+            raise ParameterError(
+                f"parameter {self.label} is real, got {value.dtype}: pass its real part"
+                ". Fix: value.real, or declare it with is_complex=True."
+            )
         if not _is_finite(value):
-            raise ParameterError(f"parameter {self.label}: the value holds NaN or infinity")
+            raise ParameterError(
+                f"parameter {self.label}: the value holds NaN or infinity. Fix: pass finite numbers."
+            )
         if self.constraint is Constraint.SIMPLEX and (value.min() < 0 or abs(value.sum() - 1) > 1e-5):
-            raise ParameterError(f"parameter {self.label} must be ≥ 0 and sum to 1, got {value.tolist()}")
+            raise ParameterError(
+                f"parameter {self.label} must be ≥ 0 and sum to 1, got {value.tolist()}"
+                ". Fix: divide non-negative numbers by their sum."
+            )
         return value if value.is_floating_point() or value.is_complex() else value.double()
 
     def draw(
@@ -155,7 +172,10 @@ def as_tensor(value: Any, what: str) -> Tensor:
     try:
         return torch.from_numpy(np.ascontiguousarray(value))
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"{what} must be a tensor or an array of numbers, got {value!r}") from error
+        raise ParameterError(
+            f"{what} must be a tensor or an array of numbers, got {value!r}"
+            ". Fix: pass torch.tensor of numbers."
+        ) from error
 
 
 def _is_finite(value: Tensor) -> bool:

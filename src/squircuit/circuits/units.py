@@ -45,11 +45,17 @@ def _row(numbers: Any, length: int, where: str) -> Tensor:
     row = numbers if isinstance(numbers, Tensor) else torch.from_numpy(np.asarray(numbers))  # lists in double
     row = row.to(torch.complex128) if row.is_complex() else row.double()
     if row.shape != (length,):
-        raise ParameterError(f"{where}: expected {length} numbers, got shape {tuple(row.shape)}")
+        raise ParameterError(
+            f"{where}: expected {length} numbers, got shape {tuple(row.shape)}"
+            ". Fix: pass one number an input."
+        )
     return row.unsqueeze(0)
 
 
 def _one_unit(layer: Layer) -> Layer:
     if layer.units != 1:
-        raise ParameterError(f"{layer.label} has {layer.units} units; units of a scalar circuit have one")
+        raise ParameterError(
+            f"{layer.label} has {layer.units} units; units of a scalar circuit have one"
+            ". Fix: use the layers of squircuit.circuits, or units of one."
+        )
     return layer

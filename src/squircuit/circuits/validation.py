@@ -102,11 +102,15 @@ def _check_roots(roots: Sequence[Layer], root_weights: Parameter | None) -> None
         )
     units = sum(root.units for root in roots)
     if root_weights is not None and not isinstance(root_weights, Parameter):
-        raise ParameterError(f"root_weights must be a Parameter, got {type(root_weights).__name__}")
+        raise ParameterError(
+            f"root_weights must be a Parameter, got {type(root_weights).__name__}"
+            ". Fix: pass sq.Parameter((R,), 'simplex')."
+        )
     if root_weights is not None and (
         root_weights.constraint is not Constraint.SIMPLEX or root_weights.shape != (units,)
     ):
         raise ParameterError(
             f"root_weights must be a simplex parameter of shape ({units},), "
             f"got {root_weights.constraint} of shape {root_weights.shape}"
+            ". Fix: pass such a parameter."
         )

@@ -34,7 +34,7 @@ def bench(context: typer.Context) -> None:
     - squircuit bench --kind unitary-kronecker --units 8
     - squircuit bench --suite cpu --device cpu --json times.json
     """
-    program, words = _folder("benchmarks") / "step.py", list(context.args)
+    program, words = folder("benchmarks") / "step.py", list(context.args)
     if not _asks_for_document(words):
         raise typer.Exit(_run(program, words))
     words.remove("--json")
@@ -90,7 +90,7 @@ def reproduce(
 
 
 def _experiments() -> dict[str, Path]:
-    files = sorted(_folder("experiments").glob("*.py"))
+    files = sorted(folder("experiments").glob("*.py"))
     return {path.stem: path for path in files if path.stem not in HELPERS}
 
 
@@ -99,7 +99,7 @@ def _first_line(source: str) -> str:
     return source.removeprefix('"""').split("\n", 1)[0].removesuffix('"""')
 
 
-def _folder(name: str) -> Path:
+def folder(name: str) -> Path:
     """``benchmarks`` or ``experiments``."""
     for place in (PACKAGE / f"_{name}", PACKAGE.parents[1] / name):
         if place.is_dir():

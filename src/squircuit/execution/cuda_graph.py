@@ -25,7 +25,10 @@ class CapturedStep:
 
     def __init__(self, step: Callable[[Tensor], Tensor], x: Tensor, warm_up: int = 3) -> None:
         if not x.is_cuda:
-            raise ParameterError(f"CUDA graphs need data on a CUDA device, got {x.device}")
+            raise ParameterError(
+                f"CUDA graphs need data on a CUDA device, got {x.device}"
+                ". Fix: x.cuda(), with the model on the same device."
+            )
         self._x = x.clone()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
@@ -43,6 +46,7 @@ class CapturedStep:
             raise ParameterError(
                 f"the step was captured for {self._x.dtype} of shape {tuple(self._x.shape)}, "
                 f"got {x.dtype} of shape {tuple(x.shape)}"
+                ". Fix: pass batches of that shape, or capture another step."
             )
         self._x.copy_(x)
         self._graph.replay()

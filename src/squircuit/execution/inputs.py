@@ -12,6 +12,7 @@ from torch import Tensor
 
 from squircuit.execution import complex_planes
 from squircuit.execution.algebras import twice
+from squircuit.execution.derivatives import require_first
 from squircuit.execution.kernels import hermitian
 from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
@@ -79,6 +80,7 @@ class _Lookup(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        require_first()
         (x,) = ctx.saved_tensors
         found = kernel.scatter(gradient.contiguous(), x, ctx.values)
         return found.sum(dim=0, keepdim=True) if ctx.tables < len(x) else found, None
@@ -188,6 +190,7 @@ class _OwnGram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        require_first()
         (weight,) = ctx.saved_tensors
         with tf32(ctx.tf32):
             return twice(gradient, weight), None

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.algebras import GRAMS, VECTORS, Algebra
+from squircuit.execution.derivatives import require_eager, require_first
 from squircuit.execution.inputs import FamilyValues, input_gram
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
 from squircuit.execution.precision import tf32
@@ -79,6 +80,7 @@ class Network:
         Returns:
             (R,).
         """
+        require_eager()
         with tf32(False):
             grams = [
                 input_gram(group, self._weight_of(stacks, group), values, device, self.tf32)
@@ -124,6 +126,7 @@ class Network:
         # torch's own flag for this, needs_input_grad, is set without gradients, too
         trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
         run = _Run(self, algebra, trains)
+        require_eager()
         return _Sweep.apply(run, input_scales, *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
 
     def _weight_of(self, stacks: Sequence[Tensor], group: InputGroup) -> Tensor | None:
@@ -198,6 +201,7 @@ class _Sweep(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:
+        require_first()
         with tf32(ctx.run.network.tf32):
             return (None, None, *ctx.run.backward(gradient))
 

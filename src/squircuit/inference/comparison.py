@@ -110,11 +110,15 @@ def total_variation(
 def _log_ratios(p: Model, q: Model, samples: int, seed: int | None) -> Tensor:
     """log p(x)/q(x) of samples of p: (n,) float64."""
     if not is_whole(samples, 2):
-        raise ParameterError(f"an estimate with an interval needs at least 2 samples, got {samples!r}")
+        raise ParameterError(
+            f"an estimate with an interval needs at least 2 samples, got {samples!r}"
+            ". Fix: pass a whole number from 2."
+        )
     for model in (p, q):
         if not hasattr(model, "log_prob") or len(getattr(model, "batch_shape", "")) > 0:
             raise ParameterError(
                 f"a divergence is between two densities over rows, such as SquaredCircuit; got {model!r}"
+                ". Fix: pass two of them."
             )
     x = p.sample(samples, seed=seed)
     return p.log_prob(x).double() - q.log_prob(x).double().to(x.device)
@@ -123,7 +127,9 @@ def _log_ratios(p: Model, q: Model, samples: int, seed: int | None) -> Tensor:
 def _estimated(values: Tensor, confidence: float, bounds: tuple[float, float]) -> Estimate:
     """The mean, and an interval by the central limit theorem cut to where the number can be."""
     if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1, got {confidence!r}")
+        raise ParameterError(
+            f"confidence must lie between 0 and 1, got {confidence!r}. Fix: pass a number such as 0.95."
+        )
     mean = float(values.mean())
     error = float(values.std()) / math.sqrt(len(values)) * NormalDist().inv_cdf((1 + confidence) / 2)
     if math.isinf(mean):
@@ -138,5 +144,7 @@ def _circuit(model: Model | Circuit) -> Circuit:
     if isinstance(model, Circuit):
         return model
     if not hasattr(model, "circuit"):
-        raise ParameterError(f"expected a model or a circuit, got {model!r}")
+        raise ParameterError(
+            f"expected a model or a circuit, got {model!r}. Fix: pass a SquaredCircuit or a Circuit."
+        )
     return model.circuit()

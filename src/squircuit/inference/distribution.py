@@ -78,7 +78,10 @@ class CircuitDistribution(Distribution):
         """log p(x | y): ``(…) + batch_shape + (d,)`` → ``(…) + batch_shape``; NaN is marginalised."""
         value = torch.as_tensor(value, device=self._evidence.x.device)
         if value.shape[-1:] != self.event_shape:
-            raise DataError(f"values must have shape (…, {self.event_shape[0]}); got {tuple(value.shape)}")
+            raise DataError(
+                f"values must have shape (…, {self.event_shape[0]}); got {tuple(value.shape)}"
+                ". Fix: pass one number for each variable."
+            )
         shape = torch.Size(np.broadcast_shapes(value.shape[:-1], self.batch_shape))
         rows = value.expand(*shape, value.shape[-1]).reshape(-1, *self.event_shape)
         snapshot = self._snapshot()

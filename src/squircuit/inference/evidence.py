@@ -12,6 +12,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit
 from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError, require_unmasked
+from squircuit.execution.derivatives import require_no_batch
 from squircuit.reference.numeric import as_tensor
 
 ROWS = 2**16  #: checked at a time
@@ -85,18 +86,26 @@ def as_evidence(circuit: Circuit, x: Any, missing: Any, device: torch.device) ->
 def require_data(circuit: Circuit, x: Any) -> None:
     """Refuse None where rows of data are asked for."""
     if x is None:
-        raise DataError(f"no data: pass x of shape (n, {circuit.num_variables}), rows being samples")
+        raise DataError(
+            f"no data: pass x of shape (n, {circuit.num_variables}), rows being samples. Fix: pass rows."
+        )
 
 
 def _as_table(circuit: Circuit, x: Any) -> Tensor:
+    require_no_batch()
     d = circuit.num_variables
     data = as_tensor(x, d)
     if data.is_complex() or data.layout != torch.strided:
-        raise DataError(f"data must be dense integers or floats, got {data.layout} of {data.dtype}")
+        raise DataError(
+            f"data must be dense integers or floats, got {data.layout} of {data.dtype}"
+            ". Fix: x.to_dense(), or its real part."
+        )
     if data.ndim != 2 or data.shape[1] != d:
-        fix = ". Fix: x[None] for one row" if tuple(data.shape) == (d,) else ""
+        fix = "x[None] for one row" if tuple(data.shape) == (d,) else "reshape it"
         fix = ". Fix: x.flatten(1)" if data.ndim > 2 and data[0].numel() == d else fix
-        raise DataError(f"data must have shape (n, {d}), rows being samples; got {tuple(data.shape)}{fix}")
+        raise DataError(
+            f"data must have shape (n, {d}), rows being samples; got {tuple(data.shape)}. Fix: {fix}"
+        )
     return data if data.is_floating_point() else data.to(torch.int64)
 
 

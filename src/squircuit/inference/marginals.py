@@ -30,6 +30,8 @@ from squircuit.inference.snapshot import Snapshot, constant
 class Marginals:
     """p(x_v | y) of every variable v that some row lacks, y being what that row shows.
 
+    Of no rows at all, every variable has a table, without rows: parts of data can be put together.
+
     Args:
         points: variable → the states of a discrete variable, or the points at which a density is given: (Q,).
         values: variable → probabilities or densities there, (n, Q). In rows that show v: one at its state if
@@ -67,7 +69,7 @@ def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | 
     """
     evidence = Evidence(evidence.x.detach(), evidence.missing)  # these sweeps use gradients for themselves
     missing = evidence.missing.any(dim=0)
-    wanted = [v for v in sorted(snapshot.circuit.scope) if bool(missing[v])]
+    wanted = [v for v in sorted(snapshot.circuit.scope) if bool(missing[v]) or not len(evidence)]
     nodes = quadrature(snapshot, wanted, _as_grid(snapshot.circuit, wanted, grid)) if wanted else None
     found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in wanted}
     for rows, densities, variables in _sweeps(snapshot, evidence, nodes):
@@ -158,11 +160,15 @@ def _as_grid(circuit: Circuit, wanted: list[int], grid: Mapping[int, Any] | None
     if grid is not None and not isinstance(grid, Mapping):
         raise ParameterError(
             f"grid maps variables to points, e.g. {{2: torch.linspace(-3, 3, 61)}}; got {grid!r}"
+            ". Fix: pass such a mapping."
         )
     points = {v: _as_points(v, x) for v, x in (grid or {}).items()}
     for v, x in points.items():
         if v not in circuit.domains:
-            raise ParameterError(f"grid: {v!r} is no variable of the circuit, {sorted(circuit.domains)}")
+            raise ParameterError(
+                f"grid: {v!r} is no variable of the circuit, {sorted(circuit.domains)}"
+                ". Fix: pass points of one of these."
+            )
         if v not in wanted or circuit.domains[v].is_discrete:
             what = "discrete" if v in circuit.domains and circuit.domains[v].is_discrete else "not missing"
             raise ParameterError(
@@ -179,7 +185,9 @@ def _as_points(variable: int, x: Any) -> Tensor:
     try:
         points = torch.as_tensor(x, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ParameterError(f"grid: the points of variable {variable} are no numbers: {error}") from error
+        raise ParameterError(
+            f"grid: the points of variable {variable} are no numbers: {error}. Fix: pass (Q,) numbers."
+        ) from error
     if bool(points.isnan().any()):
-        raise ParameterError(f"grid: the points of variable {variable} hold NaN")
+        raise ParameterError(f"grid: the points of variable {variable} hold NaN. Fix: pass finite points.")
     return points

@@ -67,7 +67,9 @@ def keeps_cross_terms_zero(circuit: Circuit, evidence: Evidence, functions: Func
 def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
     """E[x_v^k | y] for k = 1 … order of every variable: (order, n, d)."""
     if not is_whole(order, 1):
-        raise ParameterError(f"moments: order must be an integer ≥ 1, got {order!r}")
+        raise ParameterError(
+            f"moments: order must be an integer ≥ 1, got {order!r}. Fix: pass a whole number from 1."
+        )
     powers = torch.arange(1, order + 1, device=found.mean.device)
     result = found.mean.unsqueeze(0) ** powers[:, None, None]
     for v, mass in found.masses.items():

@@ -55,19 +55,27 @@ def make_generator(
     """The generator, or one with this seed."""
     if seed is None:
         if generator is not None and not isinstance(generator, torch.Generator):
-            raise ParameterError(f"sample: generator must be a torch.Generator, got {generator!r}")
+            raise ParameterError(
+                f"sample: generator must be a torch.Generator, got {generator!r}. Fix: pass one, or seed=0."
+            )
         return generator
     if generator is not None:
         raise ParameterError("sample: got both seed= and generator=. Fix: pass one of them")
     if not is_whole(seed, 0, 2**63 - 1):
-        raise ParameterError(f"sample: seed must be an integer from 0 to 2⁶³ − 1, got {seed!r}")
+        raise ParameterError(
+            f"sample: seed must be an integer from 0 to 2⁶³ − 1, got {seed!r}"
+            ". Fix: pass such a number, or none."
+        )
     return torch.Generator(device).manual_seed(int(seed))
 
 
 def require_count(count: Any) -> None:
     """A number of samples: an integer ≥ 0."""
     if not is_whole(count, 0):
-        raise ParameterError(f"sample: the number of samples must be an integer ≥ 0, got {count!r}")
+        raise ParameterError(
+            f"sample: the number of samples must be an integer ≥ 0, got {count!r}"
+            ". Fix: pass a whole number from 0."
+        )
 
 
 def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:

@@ -84,11 +84,16 @@ def _circuit(content: storage.Content) -> Circuit:
     """The structure, the only tensor that is read before all others have been looked at."""
     form = content.forms[STRUCTURE]
     if form.dtype != torch.uint8 or len(form.shape) != 1 or form.shape[0] > MOST_STRUCTURE:
-        raise FormatError(f"its structure has shape {form.shape} of {form.dtype}, expected (n,) of bytes")
+        raise FormatError(
+            f"its structure has shape {form.shape} of {form.dtype}, expected (n,) of bytes"
+            ". Fix: save the model again."
+        )
     text = decompressed(content.tensor(STRUCTURE))
     size = content.document["structure_bytes"]
     if type(size) is not int or size != len(text):
-        raise FormatError(f"its structure has {len(text)} bytes, expected {size!r}")
+        raise FormatError(
+            f"its structure has {len(text)} bytes, expected {size!r}. Fix: save the model again."
+        )
     return Circuit.from_json(text.decode())
 
 
@@ -104,24 +109,27 @@ def _require_forms(
         _require(forms, stack, (len(members[stack]), *parameter.shape), dtype)
     for name, parameter in circuit.parameters.items():
         if name not in held and parameter is not simplex:
-            raise FormatError(f"no tensor holds the parameter {name!r}")
+            raise FormatError(f"no tensor holds the parameter {name!r}. Fix: save the model again.")
     if simplex is not None:
         _require(forms, LOGITS, (circuit.num_roots,), real)
     known = {STRUCTURE, *members, *([] if simplex is None else [LOGITS])}
     for name in forms:
         if name not in known:
-            raise FormatError(f"the tensor {name!r} belongs to nothing in the structure")
+            raise FormatError(
+                f"the tensor {name!r} belongs to nothing in the structure. Fix: save the model again."
+            )
 
 
 def _require(
     forms: Mapping[str, storage.Form], name: str, shape: tuple[int, ...], dtype: torch.dtype
 ) -> None:
     if name not in forms:
-        raise FormatError(f"the tensor {name!r} is missing")
+        raise FormatError(f"the tensor {name!r} is missing. Fix: save the model again.")
     if forms[name] != (shape, dtype):
         found = forms[name]
         raise FormatError(
             f"the tensor {name!r} has shape {found.shape} of {found.dtype}, expected {shape} of {dtype}"
+            ". Fix: save the model again."
         )
 
 
@@ -132,6 +140,7 @@ def _schema(circuit: Circuit, document: Mapping[str, Any]) -> Schema | None:
     if len(schema.columns) != circuit.num_variables:
         raise FormatError(
             f"its schema has {len(schema.columns)} columns, the circuit {circuit.num_variables} variables"
+            ". Fix: save the model again."
         )
     return schema
 
@@ -142,15 +151,19 @@ def _shape(circuit: Circuit, document: Mapping[str, Any]) -> tuple[int, ...] | N
         return None
     d = circuit.num_variables
     if not isinstance(shape, list) or any(type(side) is not int or not 1 <= side <= d for side in shape):
-        raise FormatError(f"its shape is {shape!r}, expected a list of whole numbers")
+        raise FormatError(
+            f"its shape is {shape!r}, expected a list of whole numbers. Fix: save the model again."
+        )
     if len(shape) > MOST_AXES or math.prod(shape) != d:
-        raise FormatError(f"its shape is {shape!r}, the circuit has {d} variables")
+        raise FormatError(
+            f"its shape is {shape!r}, the circuit has {d} variables. Fix: save the model again."
+        )
     return tuple(shape)
 
 
 def _notes(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise FormatError(f"its notes are {found!r}, expected a mapping")
+        raise FormatError(f"its notes are {found!r}, expected a mapping. Fix: save the model again.")
     return found
 
 

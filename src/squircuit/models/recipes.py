@@ -277,4 +277,6 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _require_positive(name: str, value: object) -> None:
     if not is_whole(value, 1) or not isinstance(value, int):
-        raise ParameterError(f"image_model: {name} must be an integer ≥ 1, got {value!r}")
+        raise ParameterError(
+            f"image_model: {name} must be an integer ≥ 1, got {value!r}. Fix: pass a whole number from 1."
+        )

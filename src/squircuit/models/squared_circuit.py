@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from squircuit.circuits import Circuit, Constraint
 from squircuit.data import Schema
 from squircuit.errors import ParameterError, StructureError
+from squircuit.execution.derivatives import require_no_batch
 from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs
 from squircuit.execution.network import Network
 from squircuit.execution.plan import InputGroup, Plan, make_plan
@@ -73,7 +74,9 @@ class SquaredCircuit(Queries, nn.Module):
     def __init__(self, circuit: Circuit, seed: int = 0, dtype: torch.dtype = torch.complex64) -> None:
         super().__init__()
         if not isinstance(circuit, Circuit):
-            raise ParameterError(f"SquaredCircuit needs a Circuit, e.g. of squircuit.build, got {circuit!r}")
+            raise ParameterError(
+                f"SquaredCircuit needs a Circuit, e.g. of squircuit.build, got {circuit!r}. Fix: pass one."
+            )
         _require_precision(dtype)
         structure = circuit if circuit.has_weights else circuit.initialise(seed)
         self.structure = Circuit(circuit.roots, root_weights=circuit.root_weights, validate=circuit.validated)
@@ -185,6 +188,7 @@ class SquaredCircuit(Queries, nn.Module):
         ``load_state_dict(assign=True)`` and ``parameter.data = …`` put any tensor in its place: conjugated
         views, transposed ones, other precisions.
         """
+        require_no_batch()
         value: Tensor = getattr(self, name)
         is_complex, shape = self._kinds[name]
         dtype = self.precision.to_complex() if is_complex else self.precision

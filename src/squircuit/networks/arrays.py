@@ -25,16 +25,23 @@ def as_tensor(array: Any, where: str) -> Tensor:
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.double()
     if 0 in tensor.shape:
-        raise ParameterError(f"{where}: every side of shape {tuple(tensor.shape)} must be ≥ 1")
+        raise ParameterError(
+            f"{where}: every side of shape {tuple(tensor.shape)} must be ≥ 1. Fix: leave such an array out."
+        )
     if not bool(torch.isfinite(tensor).all()):
-        raise ParameterError(f"{where}: the tensor of shape {tuple(tensor.shape)} holds NaN or infinity")
+        raise ParameterError(
+            f"{where}: the tensor of shape {tuple(tensor.shape)} holds NaN or infinity"
+            ". Fix: pass finite numbers."
+        )
     return tensor
 
 
 def as_tensors(arrays: Any, kind: str) -> list[Tensor]:
     """:func:`as_tensor` of every item; messages speak of "site 0 of …" where ``kind`` is "site {} of …"."""
     if not isinstance(arrays, Sequence | np.ndarray | Tensor) or isinstance(arrays, str):
-        raise ParameterError(f"{kind.format('j')}: expected a list of arrays, got {type(arrays).__name__}")
+        raise ParameterError(
+            f"{kind.format('j')}: expected a list of arrays, got {type(arrays).__name__}. Fix: pass a list."
+        )
     return [as_tensor(array, kind.format(j)) for j, array in enumerate(arrays)]
 
 
@@ -59,4 +66,5 @@ def _from_numpy(array: Any, where: str) -> Tensor:
     except (TypeError, ValueError, RuntimeError) as error:
         raise ParameterError(
             f"{where}: expected an array of numbers, got {type(array).__name__}: {error}"
+            ". Fix: pass an array or a tensor."
         ) from error

@@ -143,7 +143,7 @@ def _checked(tensors: Sequence[Any]) -> list[Tensor]:
     arrays = as_tensors(tensors, "site {} of the matrix-product state")
     if not arrays:
         raise ParameterError(
-            "matrix-product state: there are no sites: pass one array (R_left, v, R_right) each"
+            "matrix-product state: there are no sites. Fix: pass one array (R_left, v, R_right) each."
         )
     last = len(arrays) - 1
     if last == 0 and arrays[0].ndim == 1:
@@ -162,8 +162,8 @@ def _check_axes(j: int, array: Tensor, last: int) -> None:
     if array.ndim != 3:
         short = "(v,)" if last == 0 else {0: "(v, R_right)", last: "(R_left, v)"}.get(j)
         raise ParameterError(
-            f"matrix-product state: site {j} has shape {tuple(array.shape)}: pass (R_left, v, R_right)"
-            + (f", or {short}" if short else "")
+            f"matrix-product state: site {j} has shape {tuple(array.shape)}. Fix: pass (R_left, v, R_right)"
+            + (f", or {short}." if short else ".")
         )
 
 
@@ -173,17 +173,21 @@ def _check_bonds(arrays: list[Tensor]) -> None:
         if shape[2] != following[0]:
             raise ParameterError(
                 f"matrix-product state: site {j} of shape {shape} has right bond {shape[2]}, but "
-                f"site {j + 1} of shape {following} has left bond {following[0]}: make them equal"
+                f"site {j + 1} of shape {following} has left bond {following[0]}. Fix: make them equal."
             )
     for end, axis in ((0, 0), (len(shapes) - 1, 2)):
         if shapes[end][axis] != 1:
             raise ParameterError(
                 f"matrix-product state: site {end} has shape {shapes[end]}, but the chain ends there: its "
                 "outer bond must be 1 (a periodic chain is not a tree)"
+                ". Fix: array[:1] or a sum over that bond."
             )
 
 
 def _check_centre(centre: Any, last: int) -> int:
     if not is_index(centre) or centre > last:
-        raise ParameterError(f"matrix-product state: centre must be a site from 0 to {last}, got {centre!r}")
+        raise ParameterError(
+            f"matrix-product state: centre must be a site from 0 to {last}, got {centre!r}"
+            ". Fix: pass such a number."
+        )
     return int(centre)

@@ -52,7 +52,10 @@ def from_quimb(
         1.0
     """
     if not hasattr(network, "tensor_map") or not hasattr(network, "outer_inds"):
-        raise ParameterError(f"from_quimb: expected a quimb tensor network, got {type(network).__name__}")
+        raise ParameterError(
+            f"from_quimb: expected a quimb tensor network, got {type(network).__name__}"
+            ". Fix: pass a quimb.tensor.TensorNetwork."
+        )
     _check_indices(network)
     fused = network.fuse_multibonds()
     variables = {index: variable for variable, index in enumerate(_order(network, order))}
@@ -60,6 +63,7 @@ def from_quimb(
     if centre not in range(len(variables)):
         raise ParameterError(
             f"from_quimb: centre must be a variable from 0 to {len(variables) - 1}, got {centre!r}"
+            ". Fix: pass such a number."
         )
     start = next(key for key, t in fused.tensor_map.items() if list(variables)[centre] in t.inds)
     visits = _visits(fused, start)
@@ -140,9 +144,15 @@ def _order(network: Any, order: Sequence[str] | None) -> list[str]:
     outer = list(network.outer_inds())
     given = _default_order(network, outer) if order is None else list(order)
     if sorted(given) != sorted(outer):
-        raise ParameterError(f"from_quimb: order {given} is not an order of the outer indices {outer}")
+        raise ParameterError(
+            f"from_quimb: order {given} is not an order of the outer indices {outer}"
+            ". Fix: pass each of these once."
+        )
     if not given:
-        raise ParameterError("from_quimb: the network has no outer index, so there are no variables")
+        raise ParameterError(
+            "from_quimb: the network has no outer index, so there are no variables"
+            ". Fix: leave an index open for each variable."
+        )
     return given
 
 

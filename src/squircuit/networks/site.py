@@ -58,16 +58,20 @@ class Site:
     def _check(self, where: str) -> None:
         shape = tuple(self.tensor.shape)
         if not self.children:
-            raise ParameterError("a site needs at least one child: pass a site or the number of a variable")
+            raise ParameterError(
+                "a site needs at least one child. Fix: pass a site or the number of a variable."
+            )
         if len(shape) != 1 + len(self.children):
             raise ParameterError(
                 f"{where}: expected {1 + len(self.children)} axes, (up, *children), got shape {shape}"
+                ". Fix: reshape the tensor."
             )
         for axis, child in enumerate(self.children, start=1):
             if isinstance(child, Site) and child.up != shape[axis]:
                 raise ParameterError(
                     f"{where}: axis {axis} of shape {shape} meets a site with up-dimension {child.up}: "
                     f"give both the same dimension, {shape[axis]} or {child.up}"
+                    ". Fix: one of the two."
                 )
 
     @property
@@ -164,8 +168,8 @@ def contract(root: Site) -> Tensor:
     entries = root.up * math.prod(sizes.values())
     if entries > LARGEST or len(sizes) > MOST_AXES:
         raise ParameterError(
-            f"contract: a dense tensor over {len(sizes)} variables, {entries} entries, is too large: "
-            "evaluate from_tree(root) at the points you need"
+            f"contract: a dense tensor over {len(sizes)} variables, {entries} entries, is too large. "
+            "Fix: evaluate from_tree(root) at the points you need."
         )
     dtype = common_dtype([site.tensor for site in sites(root)])
     tensor, variables = fold(root, lambda site, below: _contracted(site, below, dtype))
@@ -200,7 +204,10 @@ def canonicalise(root: Site) -> tuple[Site, float]:
     top, rest, exponent = fold(root, lambda site, below: _reduced(site, below, dtype))
     norm = float(torch.linalg.vector_norm(rest))
     if norm == 0:
-        raise ParameterError("canonicalise: the network is zero everywhere, so it has no normalised form")
+        raise ParameterError(
+            "canonicalise: the network is zero everywhere, so it has no normalised form"
+            ". Fix: check the tensors."
+        )
     tensor = ((rest / norm) @ top.matrix).reshape(-1, *top.tensor.shape[1:])
     return Site(tensor, top.children), _scaled(norm, exponent)
 
@@ -267,7 +274,9 @@ def _as_child(child: Any) -> Child:
         return child
     if is_index(child):
         return int(child)
-    raise ParameterError(f"a child is a site or the number of a variable, from 0; got {child!r}")
+    raise ParameterError(
+        f"a child is a site or the number of a variable, from 0; got {child!r}. Fix: pass one of the two."
+    )
 
 
 def _repeated(site: Site, child: Child) -> StructureError:

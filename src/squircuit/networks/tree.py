@@ -109,11 +109,14 @@ def _families(families: Families, sizes: Mapping[int, int]) -> dict[int, Family]
     chosen = _one_each(families, sizes)
     for variable, family in chosen.items():
         if not isinstance(family, Family):
-            raise ParameterError(f"families: {family!r} for variable {variable} is not a family of functions")
+            raise ParameterError(
+                f"families: {family!r} for variable {variable} is not a family of functions"
+                ". Fix: pass one, such as sq.Categorical(2)."
+            )
         if family.size != sizes[variable]:
             raise ParameterError(
                 f"families: variable {variable} has a physical index of dimension {sizes[variable]}, but "
-                f"{family!r} has {family.size} functions: pass a family of size {sizes[variable]}"
+                f"{family!r} has {family.size} functions. Fix: pass a family of size {sizes[variable]}."
             )
     return chosen
 
@@ -124,7 +127,8 @@ def _one_each(families: Families, sizes: Mapping[int, int]) -> dict[int, Family]
     given = [families] * len(sizes) if isinstance(families, Family) else list(families)
     if len(given) != len(sizes):
         raise ParameterError(
-            f"families: {len(given)} families for {len(sizes)} variables: pass one for each, or one for all"
+            f"families: {len(given)} families for {len(sizes)} variables. "
+            "Fix: pass one for each, or one for all."
         )
     return dict(enumerate(given))
 

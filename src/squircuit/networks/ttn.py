@@ -129,8 +129,8 @@ def _checked(factors: Sequence[Any], tensors: Sequence[Any]) -> tuple[list[Tenso
     outer = as_tensors(factors, "factor {} of the tree tensor network")
     if not outer or len(inner) != len(outer) - 1:
         raise ParameterError(
-            f"tree tensor network: {len(outer)} factors and {len(inner)} tensors: "
-            "pass one factor for each variable and one tensor fewer"
+            f"tree tensor network: {len(outer)} factors and {len(inner)} tensors. "
+            "Fix: pass one factor for each variable and one tensor fewer."
         )
     if inner and inner[0].ndim == 2:
         inner[0] = inner[0].unsqueeze(0)
@@ -143,7 +143,7 @@ def _check_axes(kind: str, arrays: list[Tensor], shape: str) -> None:
     for j, array in enumerate(arrays):
         if array.ndim != 1 + shape.count(","):
             raise ParameterError(
-                f"tree tensor network: {kind} {j} has shape {tuple(array.shape)}: pass an array {shape}"
+                f"tree tensor network: {kind} {j} has shape {tuple(array.shape)}. Fix: pass an array {shape}."
             )
 
 
@@ -169,6 +169,7 @@ def _check_bonds(n: int, array: Tensor, bonds: tuple[int, int], pair: tuple[int,
         raise ParameterError(
             f"tree tensor network: tensor {n} has shape {tuple(array.shape)}, but its children, "
             f"nodes {pair[0]} and {pair[1]}, need (R, {bonds[0]}, {bonds[1]})"
+            ". Fix: reshape the tensor."
         )
 
 

@@ -22,15 +22,21 @@ def as_variables(circuit: Circuit, variables: Iterable[int] | None) -> Scope:
     try:
         items = list(variables)
     except TypeError:
-        raise ParameterError(f"expected a list of variables such as [0, 2], got {variables!r}") from None
+        raise ParameterError(
+            f"expected a list of variables such as [0, 2], got {variables!r}. Fix: pass such a list."
+        ) from None
     for item in items:
         if not is_whole(item):
-            raise ParameterError(f"variables are given by their numbers, such as [0, 2]; got {item!r}")
+            raise ParameterError(
+                f"variables are given by their numbers, such as [0, 2]; got {item!r}"
+                ". Fix: pass whole numbers."
+            )
     chosen = frozenset(int(item) for item in items)
     unknown = chosen - circuit.scope
     if unknown:
         raise ParameterError(
             f"unknown variables {describe(unknown)}: the circuit is over {describe(circuit.scope)}"
+            ". Fix: pass some of these."
         )
     return chosen
 
@@ -56,13 +62,17 @@ def as_data(circuit: Circuit, x: Any, observed: Iterable[int] | None = None) -> 
     if x is None:
         raise DataError(
             f"no data: pass x of shape (n, {circuit.num_variables}) with values for the observed variables"
+            ". Fix: pass rows."
         )
     data = as_tensor(x, circuit.num_variables)  # lists of floats in double
     if data.is_complex() or data.dtype == torch.bool:
-        raise DataError(f"data must be integers or floats, got {data.dtype}")
+        raise DataError(
+            f"data must be integers or floats, got {data.dtype}. Fix: x.double(), or x.long() for states."
+        )
     if data.ndim != 2 or data.shape[1] != circuit.num_variables:
         raise DataError(
             f"data must have shape (n, {circuit.num_variables}), rows being samples; got {tuple(data.shape)}"
+            ". Fix: reshape it."
         )
     known = as_variables(circuit, observed)
     unread = torch.tensor([v not in known for v in range(circuit.num_variables)], device=data.device)

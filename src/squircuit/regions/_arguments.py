@@ -11,7 +11,10 @@ def check_integer(builder: str, name: str, value: object, minimum: int) -> None:
     Example:
         >>> check_integer("linear", "d", 0, minimum=1)
         Traceback (most recent call last):
-        squircuit.errors.ParameterError: linear: d must be an integer of at least 1, got 0
+        squircuit.errors.ParameterError: linear: d must be an integer of at least 1, got 0. Fix: ...
     """
     if not is_whole(value, minimum):
-        raise ParameterError(f"{builder}: {name} must be an integer of at least {minimum}, got {value!r}")
+        raise ParameterError(
+            f"{builder}: {name} must be an integer of at least {minimum}, got {value!r}"
+            ". Fix: pass such a number."
+        )

@@ -86,16 +86,27 @@ def _checked(data: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         table = np.asarray(data)
     except (TypeError, ValueError) as error:  # rows of unequal length, a tensor on a GPU
-        raise DataError(f"chow_liu: data is not a table of numbers ({error})") from error
+        raise DataError(
+            f"chow_liu: data is not a table of numbers ({error}). Fix: pass an array (n, d) on the CPU."
+        ) from error
     if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
         needed = "(n, d) with at least 2 rows and 1 column"
-        raise DataError(f"chow_liu: data must be a table of shape {needed}, got shape {table.shape}")
+        raise DataError(
+            f"chow_liu: data must be a table of shape {needed}, got shape {table.shape}"
+            ". Fix: pass one row a sample."
+        )
     if table.dtype.kind not in "biuf":
-        raise DataError(f"chow_liu: data must be real numbers, got dtype {table.dtype}")
+        raise DataError(
+            f"chow_liu: data must be real numbers, got dtype {table.dtype}"
+            ". Fix: encode texts, sq.data.table(data).rows."
+        )
     infinite = np.argwhere(np.isinf(table))
     if len(infinite):
         row, column = infinite[0]
-        raise DataError(f"chow_liu: row {row}, column {column} of data is {table[row, column]}, not finite")
+        raise DataError(
+            f"chow_liu: row {row}, column {column} of data is {table[row, column]}, not finite"
+            ". Fix: NaN in its place means missing."
+        )
     return table
 
 

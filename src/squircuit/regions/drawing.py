@@ -102,6 +102,7 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
             if not 0 <= source < position or nodes[source].level >= node.level:
                 raise ParameterError(
                     f"draw_graph: input {source} of node {position} must come before it and on a lower level"
+                    ". Fix: order nodes from the inputs upwards."
                 )
 
 

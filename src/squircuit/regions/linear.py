@@ -38,5 +38,8 @@ def _checked_order(d: int, order: Sequence[int] | None) -> list[int]:
     if order is None:
         return list(range(d))
     if not all(is_whole(variable) for variable in order) or sorted(order) != list(range(d)):
-        raise ParameterError(f"linear: order must be a permutation of 0, …, {d - 1}, got {order!r}")
+        raise ParameterError(
+            f"linear: order must be a permutation of 0, …, {d - 1}, got {order!r}"
+            ". Fix: pass each number once."
+        )
     return [int(variable) for variable in order]

@@ -52,7 +52,7 @@ def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv
     """
     sides, channels = _sides_and_channels(shape)
     if parts not in (2, 4):
-        raise ParameterError(f"quad_tree: parts must be 2 or 4, got {parts!r}")
+        raise ParameterError(f"quad_tree: parts must be 2 or 4, got {parts!r}. Fix: pass one of the two.")
     letters, shift = _letters_and_shift(order, parts)
     builder = Builder()
     grid = pixel_grid("quad_tree", sides)
@@ -81,6 +81,7 @@ def _sides_and_channels(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     if not is_whole(channels, 1, CHANNELS):
         raise ParameterError(
             f"quad_tree: the third number of shape {shape!r} is that of the channels, from 1 to {CHANNELS}"
+            ". Fix: pass (height, width, channels)."
         )
     return tuple(sides), int(channels)
 
@@ -101,7 +102,9 @@ def pixel_grid(name: str, shape: tuple[int, ...]) -> list[list[int]]:
         [[0, 1, 2], [3, 4, 5]]
     """
     if not _is_image_shape(shape):
-        raise ParameterError(f"{name}: shape must be two positive integers, got {shape!r}")
+        raise ParameterError(
+            f"{name}: shape must be two positive integers, got {shape!r}. Fix: pass (height, width)."
+        )
     height, width = shape
     return [list(range(row * width, (row + 1) * width)) for row in range(height)]
 

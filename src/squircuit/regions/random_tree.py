@@ -45,4 +45,5 @@ def _check_one_variable(repetitions: int) -> None:
     if repetitions > 1:
         raise ParameterError(
             f"random_tree: one variable cannot be split, so repetitions must be 1, got {repetitions}"
+            ". Fix: pass repetitions=1."
         )

@@ -205,7 +205,9 @@ def _roots(circuit: Circuit, stacks: list[tuple[list[Layer], Tensor, int]]) -> U
         v = circuit.mixture.sqrt().unsqueeze(1) * v
     total = float(torch.linalg.vector_norm(v))
     if total == 0:
-        raise ParameterError("unitarise: the circuit is zero everywhere, so it has no normalised form")
+        raise ParameterError(
+            "unitarise: the circuit is zero everywhere, so it has no normalised form. Fix: check the weights."
+        )
     log_beta = -math.log(total) - exponent * math.log(2)
     if circuit.num_roots == 1:
         return Unitarised(Circuit(Sum(layers, weight=_parameter(circuit, v / total))), log_beta)

@@ -4,9 +4,9 @@ All sums and products of a circuit are one differentiable operation. The walk is
 layers and for their Gram matrices: groups in the order of the plan, layers read from and written to pools,
 gradients on the way back. What a product, a sum and a scale are, an :class:`Algebra` says.
 
-Numbers are scaled, not logarithms: a layer's output is e^s v̂, with v̂ of ordinary size. v̂ ← v̂/c, s ← s + log c
-changes nothing in e^s v̂, whatever c is, so neither does the derivative of c: every c is held constant in the
-backward pass, and the gradients are exact.
+Numbers are scaled, not logarithms: a layer's output is e^s v̂, with v̂ of ordinary size. Dividing v̂ by c and
+adding log c to s leaves e^s v̂ as it was, whatever c is. So the answer does not depend on c, its derivative
+in c is zero, and gradients are exact with every c and every s held constant in the backward pass.
 """
 
 from __future__ import annotations
@@ -281,7 +281,9 @@ class _Run:
         for branch in group.branches:
             factors, each = self._read(branch)
             part = _columns(weight, branch)
-            out, self.saved[branch] = self.algebra.weigh(branch.kind, part, factors, self.trains)
+            out, saved = self.algebra.weigh(branch.kind, part, factors, self.trains)
+            if self.trains:  # otherwise copies of scattered layers can go
+                self.saved[branch] = saved
             outs.append(out)
             scales.append(each)
         if len(outs) == 1:
@@ -318,7 +320,8 @@ class _Run:
 
     def _product(self, group: ProductGroup) -> tuple[Tensor, list[Tensor]]:
         factors, scales = self._read(group.branch)
-        self.saved[group.branch] = Saved(factors)
+        if self.trains:
+            self.saved[group.branch] = Saved(factors)
         return self.algebra.product(group.branch.kind, factors), scales
 
     def _product_backward(self, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]) -> None:

@@ -100,7 +100,8 @@ def backward(
     Args:
         gradient: g of the output, (F, K, 2 or 1, B).
         targets: where the gradients of the factors are written.
-        total: where that of the weight is written, or added unless ``fresh``.
+        total: where that of the weight is written if ``fresh``, and otherwise added. The first contribution
+            is written, so that what may be most of the memory need not be set to zero and read.
     """
     if saved.is_fused:
         _fused_backward(kind, weight, saved.factors, gradient, targets, total, fresh)
@@ -123,14 +124,14 @@ def _backward(
 ) -> None:
     half = split_point(kind, len(saved.factors))
     folds, _, count, batch = saved.factors[0].shape
-    outer, height = gradient, weight.shape[1]  # P and K·I
+    outer, height = gradient, weight.shape[1]  # P and K·I; without a, T is the output and P its gradient
     if half:
         left = _product(kind, saved.factors[:half])
         product = saved.product if saved.product is not None else _large_product(kind, weight, saved.factors)
         left_gradient, outer = spread_rows(product, left, gradient)
         product_gradients(kind, saved.factors[:half], left_gradient, targets[:half])
         height *= left.shape[1]
-    outer = outer.reshape(folds, height, count * batch)
+    outer = outer.reshape(folds, height, count * batch)  # T = W b has gradient P: ∂W = P E(b)ᵀ, ∂b = W† P
     shaped = weight.reshape(len(weight), height, -1)
     _accumulate(total.view_as(shaped), outer, _expanded(kind, saved.factors[half:]), fresh)
     right_gradient = _matmul(shaped.mT, outer)

@@ -19,7 +19,7 @@ from squircuit.optim.kernels import passes
 from squircuit.optim.polar import polar_factors
 from squircuit.optim.wide import factor
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+needs_gpu = pytest.mark.gpu
 needs_hopper = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != pairs.HOPPER,
     reason="no Hopper device",
@@ -74,6 +74,7 @@ PAIRS = [
 ]
 
 
+@needs_gpu
 @needs_hopper
 @pytest.mark.parametrize("shape", PAIRS)
 def test_the_kernels_of_weighted_pairs_agree_with_plain_torch_up_to_tf32(shape):

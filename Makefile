@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo tour test fuzz mutants docs format constraints clean
+.PHONY: demo tour test test-gpu fuzz mutants docs format constraints clean
 
 demo: $(VENV)/installed  ## train on 8×8 digits (a minute or two), compare, and write a page: demo/index.html
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,10 @@ test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, READM
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2
+
+test-gpu: $(VENV)/installed  ## the tests that need a CUDA device: kernels and captured steps
+	$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make test-gpu: there is no CUDA device here")'
+	$(BIN)/python -m pytest -m gpu tests
 
 fuzz: $(VENV)/installed  ## random circuits against an independent oracle: SECONDS=60, SEEDS=1000, SEED=17, JOBS=2
 	$(BIN)/python fuzz/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))

@@ -9,9 +9,12 @@ from types import FunctionType
 from typing import Any
 
 from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.errors import SphinxError
+from sphinx.writers.html5 import HTML5Translator
 
 import squircuit
 
@@ -23,7 +26,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
@@ -59,6 +61,7 @@ nitpick_ignore_regex = [
 
 html_theme = "furo"
 html_title = "squircuit"
+html_math_renderer = "mathml"  # below; browsers draw it without a script, so pages need no network
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 copybutton_prompt_text = r">>> |\.\.\. "
@@ -69,11 +72,22 @@ CODE = r"(``.*?``|:math:`.*?`|^ *(?:>>>|\.\. ).*?(?:\n *\n|\Z))"  # spans, docte
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.connect("autodoc-process-docstring", keep_colons, priority=400)  # before napoleon, at 500
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("autodoc-process-docstring", add_table)
     app.connect("missing-reference", link_to_folder)
     app.connect("doctree-read", trim_code)
+
+
+def write_math(writer: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
+    """A formula as MathML, made while the site is built. A command that is not known stops the build."""
+    formula = node.astext()
+    markup = convert(formula, display="block" if isinstance(node, nodes.math_block) else "inline")
+    if "\\" in markup:  # the converter hands on what it does not know
+        raise SphinxError(f"{writer.builder.current_docname}: a command in {formula!r} is not known.")
+    writer.body.append(markup)
+    raise nodes.SkipNode
 
 
 def keep_colons(app: Sphinx, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:

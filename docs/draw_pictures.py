@@ -3,7 +3,9 @@
 Models are trained for them, which takes some minutes:
 
     python docs/draw_pictures.py                # all
-    python docs/draw_pictures.py density        # one of digits, weather, density
+    python docs/draw_pictures.py density        # one of mnist, digits, weather, density
+
+The first needs the files of MNIST, which `sq.data.load` downloads.
 """
 
 from __future__ import annotations
@@ -20,9 +22,33 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import squircuit as sq
+from squircuit.plots.style import titled
 
 DOCS = Path(__file__).resolve().parent
 LARGEST = 60_000  # bytes of a picture
+
+
+def mnist() -> Iterator[tuple[str, Figure]]:
+    """The picture of README: `squircuit fit mnist --preset small`, and test images with pixels erased."""
+    data, preset = sq.data.load("mnist"), sq.presets.load("small", "mnist")
+    model = sq.model_for(data, **preset["model"])
+    sq.fit(model, data, **preset["training"])
+    x = torch.from_numpy(data.test[[0, 1, 3, 4, 8, 7]])  # the first six that are different digits
+    missing = erased(data.shape).repeat(2, 1)
+    completed = model.sample(6, given=x, missing=missing, seed=0)
+    mean = model.mean(given=x, missing=missing)
+    picture = sq.plots.completions(x, missing, torch.cat([mean[None], completed]), data.shape, levels=256)
+    for axes, title in zip(picture.axes[2:4], ("mean", "samples"), strict=True):
+        titled(axes, title, size=8)
+    yield "mnist", picture
+
+
+def erased(shape: tuple[int, ...]) -> torch.Tensor:
+    """Three masks, True where a pixel is erased: seven of ten at random, the middle, the lowest third."""
+    row, column = torch.meshgrid(*(torch.arange(side) for side in shape), indexing="ij")
+    scattered = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.7
+    middle = (row - 13.5).abs().maximum((column - 13.5).abs()) < 5
+    return torch.stack([scattered, middle, row >= 18]).flatten(1)  # (3, d)
 
 
 def digits() -> Iterator[tuple[str, Figure]]:
@@ -74,7 +100,7 @@ def keep(name: str, picture: Figure) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # small matrices: threads would wait for each other
-    drawings = {"digits": digits, "weather": weather, "density": density}
+    drawings = {"mnist": mnist, "digits": digits, "weather": weather, "density": density}
     for chosen in sys.argv[1:] or drawings:
         for name, picture in drawings[chosen]():
             keep(name, picture)

@@ -1,5 +1,10 @@
-"""One hypothesis profile for the whole suite: no deadlines (they are timings), the same examples each run."""
+"""One hypothesis profile for the whole suite: no deadlines (they are timings), the same examples each run.
 
+Tests with the mark `gpu` are skipped where there is no CUDA device.
+"""
+
+import pytest
+import torch
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
@@ -13,3 +18,8 @@ settings.register_profile(  # of kill_mutants.py, to which the first failure is 
     "first-failure", settings.get_profile("squircuit"), phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("squircuit")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")

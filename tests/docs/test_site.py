@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,15 @@ def test_every_public_name_of_a_folder_is_in_the_reference_under_that_folder(sit
 def test_the_queries_of_a_model_are_in_the_reference(site):
     for query in ("log_prob", "sample", "given", "marginals", "log_conditional", "expectation", "impute"):
         assert f"squircuit.models.SquaredCircuit.{query}" in documented(site)
+
+
+def test_pages_load_nothing_from_elsewhere_and_formulas_are_mathml(site):
+    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    loaded = r'<(?:script|img|iframe)\b[^>]*\bsrc="([^"]*)"|<link\b[^>]*\bstylesheet\b[^>]*\bhref="([^"]*)"'
+    addresses = {script or sheet for text in pages.values() for script, sheet in re.findall(loaded, text)}
+    assert any(address.startswith("_static/") for address in addresses)
+    assert [address for address in addresses if re.match(r"(https?:)?//", address)] == []
+    assert pages[site / "api" / "families.html"].count("<math ") >= 10
 
 
 def test_the_picture_of_the_folders_is_that_of_the_import_contract():

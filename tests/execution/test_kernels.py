@@ -18,7 +18,7 @@ from squircuit.optim.gram import Grams
 from squircuit.optim.kernels import gram
 from squircuit.optim.polar import polar_factors, tangent_factor
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+needs_gpu = pytest.mark.gpu
 needs_hopper = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != pairs.HOPPER,
     reason="no Hopper device",
@@ -73,6 +73,7 @@ PAIRS = [
 ]
 
 
+@needs_gpu
 @needs_hopper
 @pytest.mark.parametrize("shape", PAIRS)
 def test_the_kernels_of_weighted_pairs_agree_with_plain_torch_up_to_tf32(shape):

@@ -276,7 +276,7 @@ def test_a_history_survives_its_dictionary_also_with_infinite_losses(x, model):
         sq.History.from_dict({"rows": [{}]})
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("unitary", [True, False])
 @pytest.mark.parametrize("orders", [["hv"], ["vvhh", "hhvv"]])
 def test_a_run_in_a_cuda_graph_is_the_run_without(unitary, orders):

@@ -1,7 +1,10 @@
 """One hypothesis profile for the whole suite: no deadlines (they are timings), the same examples each run.
 
+Each process computes with one thread: the tests are small, and threads of several workers hinder each other.
 Tests with the mark `gpu` are skipped where there is no CUDA device.
 """
+
+import os
 
 import pytest
 import torch
@@ -18,6 +21,9 @@ settings.register_profile(  # of kill_mutants.py, to which the first failure is 
     "first-failure", settings.get_profile("squircuit"), phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("squircuit")
+
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

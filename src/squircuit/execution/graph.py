@@ -11,7 +11,7 @@ def __getattr__(name: str) -> object:
     if name != "CapturedStep":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(
-        "squircuit.execution.graph is now squircuit.execution.cuda_graph. Fix: import CapturedStep from there",
+        "squircuit.execution.graph is now squircuit.execution.cuda_graph. Fix: import CapturedStep from it",
         DeprecationWarning,
         stacklevel=2,
     )

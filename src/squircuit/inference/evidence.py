@@ -102,7 +102,7 @@ def _as_table(circuit: Circuit, x: Any) -> Tensor:
         )
     if data.ndim != 2 or data.shape[1] != d:
         fix = "x[None] for one row" if tuple(data.shape) == (d,) else "reshape it"
-        fix = ". Fix: x.flatten(1)" if data.ndim > 2 and data[0].numel() == d else fix
+        fix = "x.flatten(1)" if data.ndim > 2 and data[0].numel() == d else fix
         raise DataError(
             f"data must have shape (n, {d}), rows being samples; got {tuple(data.shape)}. Fix: {fix}"
         )

@@ -159,14 +159,16 @@ def _row_sizes(value: Any) -> Any:
 
 
 def _has_no_squares(subject: Any) -> bool:
-    """Some row of a weight is beyond 1e±144, or Z beyond 1e±300: their squares, or it, are no doubles.
+    """A unit may be beyond 1e±100, or Z is beyond 1e±300: its squares beside those of others are no doubles.
 
-    Refusing such a model is honest; an answer is compared like any other.
+    A unit has at most the factors of all weights below it. Refusing such a model is honest; an answer is
+    compared like any other.
     """
     if abs(subject.oracle.log_z) > 690:
         return True
-    sizes = [_row_sizes(value) for value in subject.weights.values() if value.size]
-    return any(bool(((size > 0) & ~((size > 1e-144) & (size < 1e144))).any()) for size in sizes)
+    rows = [_row_sizes(value) for value in subject.weights.values() if value.size]
+    sizes = [size[size > 0] for size in rows if bool((size > 0).any())]
+    return sum(float(np.abs(np.log10(size)).max()) for size in sizes) > 100
 
 
 def _stays(program: Program, name: str, lines: list[str], result: Result) -> None:

@@ -606,6 +606,10 @@ class MarginalsOf(OfEvidence):
                 tolerance - base, joint - base + np.log(2 * np.repeat(error[lacking], len(points)))
             )
             limit = np.exp(limit) + 1e-30
+            if discrete and subject.precision != DOUBLE:
+                limit += (
+                    subject.unit
+                )  # probabilities of one table, contracted in single precision, add up to 1
             expected = np.exp(joint - base)
             shape = (len(lacking), len(points))
             got = answer.values[v][torch.from_numpy(lacking)]

@@ -109,9 +109,12 @@ class Oracle:
 
         Around 1.7e9 floats are 2.4e-7 apart, and functions that are 1e-3 wide have nodes on that grid.
         """
-        widths = {v: np.ptp(nodes) / 20 for v, (nodes, _) in self.rules.items() if not self.is_discrete(v)}
-        errors = [DOUBLE * np.abs(self.rules[v][0]).max() / width for v, width in widths.items() if width]
-        return 10 * float(sum(errors))
+        errors = [
+            DOUBLE * np.abs(nodes).max() / max(np.diff(np.sort(nodes)).min(initial=np.inf), 1e-300)
+            for v, (nodes, _) in self.rules.items()
+            if not self.is_discrete(v)
+        ]
+        return 5 * float(sum(errors))
 
     def is_discrete(self, variable: int) -> bool:
         """Whether a variable has states."""

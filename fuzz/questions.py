@@ -651,7 +651,7 @@ def moments(subject: Subject, question: OfEvidence, order: int) -> tuple[Array, 
                 + error[row] * variances[row, v]
                 + 4 * unit * (mass @ (np.abs(x) * far))
                 + (limits[0, row, v]) ** 2
-                + 1e-300
+                + (1e-300 if subject.precision == DOUBLE else 1e-30 * far.max() ** 2)  # masses that underflow
             )
     return means, limits, variances, variance_limits
 

@@ -137,3 +137,18 @@ def test_units_whose_squares_do_not_fit_beside_one_another_are_refused_by_name()
     circuit = sq.Circuit(sq.Sum(sq.Input(0, family, weight=weight), weight=inverse))
     with pytest.raises(sq.ParameterError, match="differ in size by a factor of 1e160"):
         sq.SquaredCircuit(circuit, dtype=torch.float64).eval().log_prob([[0]])
+
+
+@pytest.mark.parametrize("far_first", [True, False])
+def test_an_input_layer_that_is_far_away_takes_no_digits_from_one_that_is_near(far_first):
+    near, far = sq.Input(0, sq.Hermite(2, -3e5, 0.3)), sq.Input(0, sq.Hermite(2, -9e5, 0.02))
+    weights = torch.tensor([[0.5, 0.3, 2.0, 1.0]], dtype=torch.float64)
+    parts = [far, near] if far_first else [near, far]
+    weights = weights.roll(2, dims=1) if far_first else weights
+    circuit = sq.Circuit(sq.Sum(parts, weight=sq.Parameter((1, 4), "fixed", value=weights)))
+    model = sq.SquaredCircuit(circuit, dtype=torch.float64).eval()
+    t = torch.tensor([-1.0, 0.2, 3.0], dtype=torch.float64)
+    h = torch.pi**-0.25 * torch.exp(-(t**2) / 2)  # h₀; h₁ = √2 t h₀
+    expected = (0.5 * h + 0.3 * 2**0.5 * t * h) ** 2 / 0.3 / (0.25 + 0.09 + 4 + 1)
+    found = model.log_prob((-3e5 + 0.3 * t)[:, None])
+    assert torch.allclose(found.exp(), expected, rtol=1e-8)

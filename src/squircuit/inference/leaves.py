@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import final
 
 import torch
@@ -35,9 +36,10 @@ class Leaves:
     missing: Tensor
     nodes: Nodes | None = None
     references: dict[int, Tensor] = field(default_factory=dict)
-    """Variable → log-scale of the first of its input layers, (B,) float64, taken out of all of them.
+    """Variable → log-scale of the largest of its input layers, (B,) float64, taken out of all of them.
 
     Far from the data it is −10¹², and what is conditional on it is not: it must not be added and subtracted.
+    The same holds of one layer that is far where another is not, so it is the largest that is taken out.
     """
 
     def vectors(self, group: InputGroup, folds: Slots) -> Message:
@@ -49,9 +51,21 @@ class Leaves:
         return scaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
 
     def _reference(self, variable: int, scale: Tensor) -> Tensor:
-        """Of a variable, that of the input layer which is asked first."""
-        finite = torch.where(scale == -torch.inf, 0.0, scale.detach().double())
-        return self.references.setdefault(variable, finite)
+        """Of a variable; ``scale`` is that of the input layer which asks first, and often of all of them."""
+        if variable not in self.references:
+            largest = reduce(torch.maximum, self._other_scales(variable), scale.detach().double())
+            self.references[variable] = torch.where(largest == -torch.inf, 0.0, largest)
+        return self.references[variable]
+
+    def _other_scales(self, variable: int) -> Iterator[Tensor]:
+        """The log-scales of a variable's input layers, (B,) each, where they may differ."""
+        layers = self.snapshot.inputs[variable]
+        is_learnt = any(self.snapshot.family_values(group) for group, _ in layers)
+        if len(layers) == 1 or (not is_learnt and len({group.family for group, _ in layers}) == 1):
+            return
+        for group, fold in layers:
+            x = self.x[:, variable].detach().double()
+            yield group.family.evaluate_scaled(x, layer_values(self.snapshot, group, fold))[1].detach()
 
     def reference_table(self) -> Tensor:
         """What was taken out of p(y), twice the references of observed variables: (B, d) float64."""
@@ -161,6 +175,11 @@ def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor 
 def function_values(snapshot: Snapshot, group: InputGroup, folds: Slots) -> dict[str, Tensor]:
     """The learnt numbers of the families of some input layers, in double precision: (F, …) each."""
     return {name: value[_place(folds)].double() for name, value in snapshot.family_values(group).items()}
+
+
+def layer_values(snapshot: Snapshot, group: InputGroup, fold: int) -> dict[str, Tensor]:
+    """The same of one input layer."""
+    return {name: value[0] for name, value in function_values(snapshot, group, (fold,)).items()}
 
 
 def function_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:

@@ -25,7 +25,7 @@ from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
 from squircuit.families import Categorical, Family
 from squircuit.families.domain import Finite
 from squircuit.inference.contraction import kronecker_matrices
-from squircuit.inference.leaves import function_grams, function_values, input_weight
+from squircuit.inference.leaves import function_grams, input_weight, layer_values
 from squircuit.inference.snapshot import Snapshot
 from squircuit.regions.scope import Scope
 
@@ -74,7 +74,7 @@ def needs_unit_scales(snapshot: Snapshot, x: Tensor, missing: Tensor, real: torc
             continue
         least, most = x.new_full((len(x),), torch.inf), x.new_full((len(x),), -torch.inf)
         for group, fold in layers:
-            values = _values(snapshot, group, fold)
+            values = layer_values(snapshot, group, fold)
             functions, scale = group.family.evaluate_separately(x[:, variable].detach(), values)
             sizes = scale + functions.detach().abs().log()
             there = functions != 0
@@ -190,7 +190,7 @@ class _Layers:
         if isinstance(group.family, Categorical) and weight is not None:
             value = weight.T[column.long()]
             return _balanced(value, torch.zeros_like(value.real))
-        values = _values(self.snapshot, group, fold)
+        values = layer_values(self.snapshot, group, fold)
         functions, scale = group.family.evaluate_separately(column, values)
         scale = scale - self.references[:, variable, None] / 2
         units = _balanced(functions.to(self.snapshot.dtype), scale)
@@ -223,11 +223,6 @@ def _weight(snapshot: Snapshot, group: InputGroup, fold: int) -> Tensor | None:
     """W of an input layer: (K, n), or None."""
     weight = input_weight(snapshot, group, (fold,))
     return None if weight is None else weight[0]
-
-
-def _values(snapshot: Snapshot, group: InputGroup, fold: int) -> dict[str, Tensor]:
-    """The learnt numbers of an input layer's family."""
-    return {name: value[0] for name, value in function_values(snapshot, group, (fold,)).items()}
 
 
 def _sum(weights: list[Tensor], inputs: list[Units]) -> Units:

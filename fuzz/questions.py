@@ -1041,6 +1041,9 @@ def _direction(value: Any, constraint: str, generator: Any) -> Any:
     noise = torch.randn(value.shape, generator=generator, dtype=value.dtype)
     if constraint != "semi-unitary":
         size = torch.where(value.isfinite(), value.abs(), 0.0)
-        return torch.where(value.isfinite(), noise * size.clamp_min(1e-3 * float(size.max())), 0.0)
+        rows = size.amax(dim=-1, keepdim=True) if value.ndim else size  # of which one may be 1e30 of another
+        least = rows[rows > 0].min() if bool((rows > 0).any()) else rows.new_tensor(1.0)
+        size = torch.maximum(size, 1e-3 * torch.where(rows > 0, rows, least))
+        return torch.where(value.isfinite(), noise * size, 0.0)
     square = torch.randn((*value.shape[:-1], value.shape[-2]), generator=generator, dtype=value.dtype)
     return (square - square.mH) @ value / 2

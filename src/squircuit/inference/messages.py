@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import final
 
 import torch
@@ -118,7 +118,9 @@ class Messages:
             for branch, sources in zip(step.branches, step.sources, strict=True)
         ]
         is_matrix = step.form is Form.MATRIX
-        value, scale = parts[0] if len(parts) == 1 else added(parts, matrix=is_matrix)
+        if len(parts) > 1:
+            parts = [added(parts, matrix=is_matrix, through_zeros=self._learns)]
+        value, scale = parts[0]
         message = scaled(value, matrix=is_matrix, scale=scale)
         if is_matrix and isinstance(step.group, SumGroup):
             self._doubt(step, message.scale - scale)
@@ -232,14 +234,20 @@ class Messages:
         start, stop = branch.columns
         return weight if (start, stop) == (0, weight.shape[2]) else weight[:, :, start:stop]
 
+    @cached_property
+    def _learns(self) -> bool:
+        """Gradients of the weights are wanted, and not only those of the weights of nodes."""
+        return torch.is_grad_enabled() and any(stack.requires_grad for stack in self.snapshot.stacks)
+
     def _closed(self, source: Source, message: Message) -> Message:
         """Σ_q ω_q r_q r_qᴴ of an open vector: (F, K, B·Q) → (F, B, K, K)."""
         weights = self.leaves.node_weights(source.variables)  # (F, B or 1, Q)
         folds, units, _ = message.value.shape
         count = weights.shape[2]
         value = message.value.reshape(folds, units, -1, count).transpose(1, 2)  # (F, B, K, Q)
-        scale = message.scale.reshape(folds, -1, count)
-        largest = largest_scale(message.counted().reshape(scale.shape), dim=2)
+        counted = message.counted().reshape(folds, -1, count)
+        largest = largest_scale(counted, dim=2)
+        scale = message.scale.reshape(counted.shape) if self._learns else counted
         factor = (weights * ratio(2 * scale, 2 * largest.unsqueeze(2))).to(value.real.dtype)
         return Message((value * factor.unsqueeze(2)) @ value.mH, 2 * largest)
 

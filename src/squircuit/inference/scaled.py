@@ -38,14 +38,22 @@ def scaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Messa
     return Message(value, divisor.log() if scale is None else divisor.log() + scale)
 
 
-def added(parts: list[Message], *, matrix: bool) -> Message:
-    """Σ_i e^{s_i − s} of messages with different scales."""
+def added(parts: list[Message], *, matrix: bool, through_zeros: bool) -> Message:
+    """Σ_i e^{s_i − s} of messages with different scales.
+
+    Args:
+        parts: the terms.
+        matrix: whether they are matrices.
+        through_zeros: whether terms that are zero have a gradient, as they have where weights learn. Of sums
+            over nodes with positive weights they have none: such a term is zero at every node.
+    """
     rows = max(part.scale.shape[1] for part in parts)
     largest = largest_scale(torch.stack([part.counted().expand(-1, rows) for part in parts]), dim=0)
     total: Tensor | None = None
-    for value, scale in parts:
+    for part in parts:
+        scale = part.scale if through_zeros else part.counted()
         factor = ratio(scale.expand(-1, rows), largest)
-        term = value * (factor[:, :, None, None] if matrix else factor.unsqueeze(1))
+        term = part.value * (factor[:, :, None, None] if matrix else factor.unsqueeze(1))
         total = term if total is None else total + term
     assert total is not None
     return Message(total, largest)

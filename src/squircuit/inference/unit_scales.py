@@ -22,6 +22,7 @@ from torch import Tensor
 
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
+from squircuit.execution.scaled import log_or_nothing
 from squircuit.families import Categorical, Family
 from squircuit.families.domain import Finite
 from squircuit.inference.contraction import kronecker_matrices
@@ -157,7 +158,7 @@ def log_totals(snapshot: Snapshot, x: Tensor, missing: Tensor, references: Tenso
     """
     layers = _Layers(snapshot, x, missing.tolist(), references)
     logs = torch.cat([_log_squares(layers.found[root]) for root in snapshot.plan.roots], dim=1)
-    terms = torch.split(logs + snapshot.mixture.log(), list(snapshot.components), dim=1)
+    terms = torch.split(logs + log_or_nothing(snapshot.mixture), list(snapshot.components), dim=1)
     return torch.stack([_log_sum(term) for term in terms], dim=1)
 
 

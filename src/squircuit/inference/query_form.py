@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import final
 
 import torch
@@ -51,11 +52,11 @@ class QueryForm:
     def joined(self, circuit: Circuit, mixture: Tensor) -> Snapshot:
         """The joined circuit, with the weights that belong to the circuit's."""
         assert self.joining is not None
-        weights = self.joining.weights(circuit)
+        weights, log_scales = self.joining.weights(circuit)
         dtype = mixture.dtype.to_complex() if self.structure.is_complex else mixture.dtype
         stacks = [torch.stack([weights[n].to(dtype) for n in s.parameters]) for s in self.network.plan.stacks]
 
         def family_values(group: InputGroup) -> Mapping[str, Tensor]:
             return {role: torch.stack([weights[n] for n in names]) for role, names in group.learnt.items()}
 
-        return self.direct(stacks, mixture, family_values, False)
+        return replace(self.direct(stacks, mixture, family_values, False), log_scales=log_scales)

@@ -32,6 +32,7 @@ class Snapshot:
         components: how many of the R root units belong to each of the circuits that are mixed.
         family_values: learnable parameters of a group's families.
         is_normalised: (U1)–(U3) hold: the message of a marginalised layer is the identity.
+        log_scales: for each of the circuits that are mixed, the logarithm of the factor that its values lack.
     """
 
     circuit: Circuit
@@ -42,6 +43,7 @@ class Snapshot:
     components: tuple[int, ...]
     family_values: FamilyValues
     is_normalised: bool
+    log_scales: tuple[Tensor | float, ...] = ()
 
     @property
     def plan(self) -> Plan:

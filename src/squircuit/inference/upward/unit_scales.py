@@ -3,9 +3,9 @@
 Elsewhere the units of a layer share one scale (:mod:`squircuit.execution.network`,
 :mod:`squircuit.inference.upward.messages`). That is fast, and exact as long as the units of a layer do not
 differ by more than a float holds. A row far from the data may make them differ by more: of two Gaussians of
-different widths the narrow one is e^−5000 of the wide one at 100 standard deviations. Such a unit must not count as
-zero, since a factor of another variable may be as much larger. Here a vector is r_i = r̂_i e^{s_i} and a
-matrix R_ij = R̂_ij e^{s_i + s_j}, so nothing is lost; layers are computed one by one, which is slow and
+different widths the narrow one is e^−5000 of the wide one at 100 standard deviations. Such a unit must not
+count as zero, since a factor of another variable may be as much larger. Here a vector is r_i = r̂_i e^{s_i}
+and a matrix R_ij = R̂_ij e^{s_i + s_j}, so nothing is lost; layers are computed one by one, which is slow and
 serves the few rows that need it.
 """
 

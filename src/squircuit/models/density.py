@@ -14,12 +14,11 @@ from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
 from squircuit.execution.scaled import log_sum
 from squircuit.families import Family
+from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, has_gaps, require_data
-from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms, require_density
-from squircuit.inference.normalisation import KEPT, Kept
-from squircuit.inference.query_form import QueryForm
-from squircuit.inference.snapshot import Snapshot
-from squircuit.inference.unit_scales import largest_spread, may_spread, needs_unit_scales
+from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms
+from squircuit.inference.normalisation import KEPT, Kept, require_density
+from squircuit.inference.upward.unit_scales import largest_spread, may_spread, needs_unit_scales
 from squircuit.models.amplitudes import Amplitudes
 from squircuit.models.call import EVALUATION, Call, ManifoldWatch
 from squircuit.models.precision import needed_precision
@@ -42,7 +41,7 @@ class Density:
         self.structure, self.network = weights.structure, Network(weights.plan)
         self.amplitudes = Amplitudes(self.network)
         self._watch = ManifoldWatch()
-        self._forms: dict[tuple[bool, ...], QueryForm] = {}  # made by the first query
+        self._forms: dict[tuple[bool, ...], CompiledStructure] = {}  # made by the first query
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: ways to answer queries are made anew."""
@@ -182,7 +181,7 @@ class Density:
     ) -> Snapshot:
         form = self._form(tuple(weights.normalisation.joined_roots(kept, always=joined)))
         mixture = weights.log_mixture(real).exp()
-        if form.joining is None:
+        if form.joined_circuit is None:
             return form.direct(weights.stacks(real), mixture, weights.family_values, is_normalised)
         values = {
             n: v.to(real.to_complex() if v.is_complex() else real) for n, v in weights.weights().items()
@@ -199,9 +198,9 @@ class Density:
         """No layers are joined."""
         return (False,) * len(self.structure.roots)
 
-    def _form(self, joins: tuple[bool, ...]) -> QueryForm:
+    def _form(self, joins: tuple[bool, ...]) -> CompiledStructure:
         if joins not in self._forms:
-            self._forms[joins] = QueryForm(self.structure, self.network, list(joins))
+            self._forms[joins] = CompiledStructure(self.structure, self.network, list(joins))
         return self._forms[joins]
 
 

@@ -22,7 +22,7 @@ from squircuit.regions.scope import Scope
 
 
 @final
-class Joining:
+class JoinedCircuit:
     """The structure in which parts of a circuit are joined, and the way from the circuit's weights to its.
 
     Root layers stay as many and in their order.
@@ -34,8 +34,8 @@ class Joining:
     Example:
         >>> from squircuit.families import Categorical
         >>> a, b = (Input(0, Categorical(2), 1) for _ in range(2))
-        >>> joining = Joining(Circuit(Sum([a, b], units=1)), [True])
-        >>> [layer.kind for layer in joining.structure.layers]
+        >>> joined = JoinedCircuit(Circuit(Sum([a, b], units=1)), [True])
+        >>> [layer.kind for layer in joined.structure.layers]
         ['input', 'sum']
     """
 

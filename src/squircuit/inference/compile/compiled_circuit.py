@@ -1,4 +1,4 @@
-"""What a query needs of a model: its plan, its present weights, and whether they are normalised."""
+"""A circuit compiled for queries: as it is, or with the layers of some of its parts joined into trees."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from torch import Tensor
 from squircuit.circuits import Circuit
 from squircuit.execution.inputs import FamilyValues
 from squircuit.execution.network import Network
-from squircuit.execution.plan import InputGroup, Plan, SumGroup
+from squircuit.execution.plan import InputGroup, Plan, SumGroup, make_plan
 from squircuit.execution.precision import double
-from squircuit.inference.schedule import Schedules
+from squircuit.inference.compile.joined_tree import JoinedCircuit
+from squircuit.inference.compile.schedule import Form, Schedule, Schedules
+from squircuit.reference.data import require_valid
 
 
 @final
@@ -72,6 +74,22 @@ class Snapshot:
         stacks = [change(stack) for stack in self.stacks]
         return replace(self, stacks=stacks, mixture=change(self.mixture), family_values=family_values)
 
+    def schedule(self, missing: Tensor, weighted: frozenset[int] = frozenset()) -> Schedule:
+        """The steps of a query for rows (n, d) that lack some variables.
+
+        Weighted variables are matrices, or open where sums have several inputs: there the last variable that
+        is missing below a sum sees their interference.
+        """
+        absent = Form.IDENTITY if self.is_normalised else Form.MATRIX
+        all_missing, some_missing = missing.all(dim=0).tolist(), missing.any(dim=0).tolist()
+        weighted_form = Form.OPEN if self.has_alternatives else Form.WEIGHTED
+        return self.schedules(
+            tuple(
+                weighted_form if v in weighted else absent if all_of else Form.MATRIX if some else Form.VECTOR
+                for v, (all_of, some) in enumerate(zip(all_missing, some_missing, strict=True))
+            )
+        )
+
     @cached_property
     def inputs(self) -> Mapping[int, list[tuple[InputGroup, int]]]:
         """The input layers over every variable: group and fold."""
@@ -86,6 +104,49 @@ class Snapshot:
     def has_alternatives(self) -> bool:
         """Some sum has several inputs; their cross terms vanish while a variable below is marginalised."""
         return any(isinstance(group, SumGroup) and len(group.branches) > 1 for group in self.plan.groups)
+
+
+@final
+class CompiledStructure:
+    """A circuit's structure as it answers queries, decided before any work; weights make it a snapshot.
+
+    Args:
+        structure: without the values of what is learnt.
+        network: of its plan.
+        joins: of each root layer, whether the layers below it are to be joined, see
+            :meth:`squircuit.inference.normalisation.Normalisation.joined_roots`.
+    """
+
+    def __init__(self, structure: Circuit, network: Network, joins: list[bool]) -> None:
+        require_valid(structure)
+        self.components = tuple(root.units for root in structure.roots)
+        self.joined_circuit = JoinedCircuit(structure, joins) if any(joins) else None
+        self.structure = structure if self.joined_circuit is None else self.joined_circuit.structure
+        self.network = network if self.joined_circuit is None else Network(make_plan(self.structure))
+        self.schedules = Schedules(self.network.plan)
+
+    def direct(
+        self,
+        stacks: list[Tensor],
+        mixture: Tensor,
+        family_values: FamilyValues,
+        is_normalised: bool,
+    ) -> Snapshot:
+        """The circuit as it is, with these weights."""
+        place = self.structure, self.network, self.schedules
+        return Snapshot(*place, stacks, mixture, self.components, family_values, is_normalised)
+
+    def joined(self, circuit: Circuit, mixture: Tensor) -> Snapshot:
+        """The joined circuit, with the weights that belong to the circuit's."""
+        assert self.joined_circuit is not None
+        weights = self.joined_circuit.weights(circuit)
+        dtype = mixture.dtype.to_complex() if self.structure.is_complex else mixture.dtype
+        stacks = [torch.stack([weights[n].to(dtype) for n in s.parameters]) for s in self.network.plan.stacks]
+
+        def family_values(group: InputGroup) -> Mapping[str, Tensor]:
+            return {role: torch.stack([weights[n] for n in names]) for role, names in group.learnt.items()}
+
+        return self.direct(stacks, mixture, family_values, False)
 
 
 def constant(value: Tensor) -> Tensor:

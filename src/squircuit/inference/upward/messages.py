@@ -63,7 +63,9 @@ class Messages:
     def diagonals(self) -> tuple[list[Tensor], list[Tensor]]:
         """R_rr of every root layer, (B, R) each, and their log-scales, (B,) each."""
         found = [self._diagonal(width, source) for width, source in self._roots()]
-        return [diagonal for diagonal, _ in found], [scale for _, scale in found]
+        lacking = self.snapshot.log_scales or (0.0,) * len(found)
+        scales = [scale + 2 * more for (_, scale), more in zip(found, lacking, strict=True)]
+        return [diagonal for diagonal, _ in found], scales
 
     def matrix(self, source: Source) -> Message:
         """A factor's message as a matrix (not for identities)."""

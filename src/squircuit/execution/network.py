@@ -22,9 +22,9 @@ from torch import Tensor
 from squircuit.execution.algebras import GRAMS, VECTORS, Algebra
 from squircuit.execution.derivatives import require_eager, require_first
 from squircuit.execution.inputs import FamilyValues, input_gram
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
 from squircuit.execution.precision import tf32
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.execution.weighted_product import Saved
 
 

@@ -3,14 +3,17 @@
 Orthonormal: :class:`Categorical` for discrete variables; :class:`Fourier` and :class:`Legendre` on an
 interval; :class:`Hermite` on the line; :class:`Laguerre` on a half-line; :class:`Orthonormalised` for any
 other, such as :class:`BSpline`. Not orthonormal, the baseline: :class:`Gaussian`. :class:`Conjugated` and
-:class:`Product` arise in the algebra of circuits, :class:`Together` where queries join layers.
+:class:`Product` arise in the algebra of circuits, :class:`Concatenated` where queries join layers.
 """
 
 from __future__ import annotations
 
+import warnings
+
 from squircuit.families.base import Family, Values
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
+from squircuit.families.concatenated import Concatenated
 from squircuit.families.conjugated import Conjugated
 from squircuit.families.domain import Domain, Finite, HalfLine, Interval, Line
 from squircuit.families.fourier import Fourier
@@ -21,7 +24,6 @@ from squircuit.families.legendre import Legendre
 from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.product import Product
 from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
-from squircuit.families.together import Together
 
 __all__ = [
     "BSpline",
@@ -41,8 +43,16 @@ __all__ = [
     "Line",
     "Orthonormalised",
     "Product",
-    "Together",
+    "Concatenated",
     "Values",
     "family_from_dict",
     "family_to_dict",
 ]
+
+
+def __getattr__(name: str) -> type[Family]:
+    """The class under the name that it had before."""
+    if name != "Together":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("families.Together is now families.Concatenated", DeprecationWarning, stacklevel=2)
+    return Concatenated

@@ -11,6 +11,7 @@ from squircuit.errors import FormatError, ParameterError
 from squircuit.families.base import Family
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
+from squircuit.families.concatenated import Concatenated
 from squircuit.families.conjugated import Conjugated
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
@@ -19,7 +20,6 @@ from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
 from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.product import Product
-from squircuit.families.together import Together
 from squircuit.storage.words import one_line
 
 MOST_NESTED = 32
@@ -39,8 +39,11 @@ FAMILIES: tuple[type[Family], ...] = (
     Legendre,
     Orthonormalised,
     Product,
-    Together,
+    Concatenated,
 )
+
+NAMES_OF_BEFORE: dict[str, type[Family]] = {"Together": Concatenated}
+"""In files that were written when a class was called otherwise."""
 
 
 def family_to_dict(family: Family) -> dict[str, Any]:
@@ -118,8 +121,8 @@ def _names(kind: Family | type[Family]) -> list[str]:
 
 def _kind(name: object) -> type[Family]:
     kinds = {kind.__name__: kind for kind in FAMILIES}
-    if isinstance(name, str) and name in kinds:
-        return kinds[name]
+    if isinstance(name, str) and name in kinds | NAMES_OF_BEFORE:
+        return (kinds | NAMES_OF_BEFORE)[name]
     nearest = get_close_matches(_short(name), kinds, n=1, cutoff=0.0)[0]
     raise FormatError(
         f"unknown family {_short(name)}. Fix: did you mean {nearest!r}? Known: {', '.join(kinds)}."

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Kronecker, Layer, Sum
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
 from squircuit.properties.basis import UNCLEAR, is_regular_orthogonal, sum_edges
 from squircuit.properties.points import POINTS_LIMIT, grid, quadrature

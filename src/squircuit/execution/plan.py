@@ -13,6 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias, final
 
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
@@ -21,6 +22,7 @@ from squircuit.circuits.summary import table
 from squircuit.families import Family
 
 Slots: TypeAlias = range | tuple[int, ...]  #: places in a pool: a stretch, or scattered
+Key: TypeAlias = tuple[int, int]  #: a layer: its width and its place in the pool
 
 
 @final
@@ -134,17 +136,31 @@ class Plan:
     groups: tuple[Group, ...]
     pools: Mapping[int, int]  #: width K -> number of layers N_K
     stacks: tuple[Stack, ...]
-    roots: tuple[tuple[int, int], ...]  #: width and place of every root layer
+    roots: tuple[Key, ...]  #: every root layer
 
     @property
     def branches(self) -> tuple[Branch, ...]:
         """The inputs of all sums and products."""
-        return tuple(branch for group in self.groups for branch in _branches(group))
+        return tuple(branch for group in self.groups for branch in branches_of(group))
 
     @property
     def has_cross_terms(self) -> bool:
         """Some sum has several inputs: their inner products count unless they are orthogonal."""
         return any(isinstance(group, SumGroup) and len(group.branches) > 1 for group in self.groups)
+
+    @cached_property
+    def squares_suffice(self) -> frozenset[Key]:
+        """The layers of which ∫ |ℓ_k|² of every unit is enough, and no ∫ ℓ_j ℓ_k* of two units is asked.
+
+        Roots are such, where no layer reads them; so are the factors of a product that is such, because the
+        square of a product is the product of the squares. A sum asks for all inner products of its inputs.
+        """
+        crossed: set[Key] = set()
+        for group in reversed(self.groups):
+            for fold, place in enumerate(group.writes):
+                if isinstance(group, SumGroup) or (group.units, place) in crossed:
+                    crossed |= {(k, slots[fold]) for b in branches_of(group) for k, slots in b.factors}
+        return frozenset((g.units, place) for g in self.groups for place in g.writes) - crossed
 
     def __str__(self) -> str:
         rows = [
@@ -160,7 +176,8 @@ class Plan:
         return table(("group", "folds", "units", "reads", "how", "weight"), rows, right={1, 2})
 
 
-def _branches(group: Group) -> tuple[Branch, ...]:
+def branches_of(group: Group) -> tuple[Branch, ...]:
+    """The inputs of the sums or the products of a group; none of input layers."""
     if isinstance(group, InputGroup):
         return ()
     return group.branches if isinstance(group, SumGroup) else (group.branch,)
@@ -169,7 +186,7 @@ def _branches(group: Group) -> tuple[Branch, ...]:
 def _inputs(group: Group) -> tuple[str, str]:
     if isinstance(group, InputGroup):
         return type(group.family).__name__, f"rows {group.first_row} to {group.first_row + group.units - 1}"
-    branches = _branches(group)
+    branches = branches_of(group)
     reads = " + ".join(f"{b.kind} " + "×".join(map(str, b.widths)) for b in branches)
     scattered = any(not isinstance(slots, range) for b in branches for slots in b.reads)
     return reads, "by index" if scattered else "in place"

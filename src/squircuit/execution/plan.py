@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias, final
 
@@ -174,6 +174,67 @@ class Plan:
             for g in self.groups
         ]
         return table(("group", "folds", "units", "reads", "how", "weight"), rows, right={1, 2})
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Crossed:
+    """The part of a plan of which inner products of units are asked, see :func:`part_with_inner_products`."""
+
+    groups: tuple[Group, ...]  #: of the whole plan
+    plan: Plan  #: of these groups alone; its roots are what the rest of the whole plan asks for
+    names: tuple[Key, ...]  #: of these roots in the whole plan
+
+
+def part_with_inner_products(plan: Plan) -> Crossed:
+    """The groups that hold sums, or layers of which not only squares are asked, and all that they read."""
+    kept: list[Group] = []
+    read: set[Key] = set()
+    asked: dict[Key, None] = dict.fromkeys(plan.roots)
+    for group in reversed(plan.groups):
+        keys = {(group.units, place) for place in group.writes}
+        below = [(k, place) for b in branches_of(group) for k, slots in b.factors for place in slots]
+        if isinstance(group, SumGroup) or keys & read or not keys <= plan.squares_suffice:
+            kept.append(group)
+            read.update(below)
+        else:
+            asked.update(dict.fromkeys(below))
+    if len(kept) == len(plan.groups):
+        return Crossed(plan.groups, plan, plan.roots)
+    kept.reverse()
+    moved, pools = _packed(kept)
+    names = tuple(key for key in asked if key in moved)
+    roots = tuple((width, moved[width, place]) for width, place in names)
+    return Crossed(tuple(kept), Plan(tuple(_moved(g, moved) for g in kept), pools, plan.stacks, roots), names)
+
+
+def _packed(groups: Sequence[Group]) -> tuple[dict[Key, int], dict[int, int]]:
+    """New places of the layers of some groups, one after the other, and the sizes of their pools."""
+    moved: dict[Key, int] = {}
+    pools: dict[int, int] = defaultdict(int)
+    for group in groups:
+        for place in group.writes:
+            moved[group.units, place] = pools[group.units]
+            pools[group.units] += 1
+    return moved, dict(pools)
+
+
+def _moved(group: Group, moved: Mapping[Key, int]) -> Group:
+    """A group whose layers, and those that it reads, have other places in their pools."""
+
+    def places(width: int, slots: Slots) -> Slots:
+        return _slots([moved[width, place] for place in slots])
+
+    def branch(item: Branch) -> Branch:
+        return replace(item, reads=tuple(places(k, slots) for k, slots in item.factors))
+
+    start = moved[group.units, group.writes.start]
+    writes = range(start, start + len(group.writes))
+    if isinstance(group, SumGroup):
+        return replace(group, writes=writes, branches=tuple(branch(item) for item in group.branches))
+    if isinstance(group, ProductGroup):
+        return replace(group, writes=writes, branch=branch(group.branch))
+    return replace(group, writes=writes)
 
 
 def branches_of(group: Group) -> tuple[Branch, ...]:

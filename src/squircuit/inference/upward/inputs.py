@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.inputs import evaluate_inputs
+from squircuit.execution.inputs import evaluate_inputs, input_norms
 from squircuit.execution.plan import InputGroup, Slots
 from squircuit.families import Categorical
 from squircuit.inference.compile.compiled_circuit import Snapshot
@@ -139,14 +139,9 @@ class InputMessages:
         like = self.snapshot.mixture
         if self.snapshot.is_normalised:
             return like.new_ones(len(folds), group.units, 1)
-        weight = input_weight(self.snapshot, group, folds)
-        if weight is None:
-            norms = function_norms(self.snapshot, group, folds)
-        elif group.family.is_orthonormal:
-            norms = (weight * weight.conj()).real.sum(dim=2)
-        else:
-            functions = function_grams(self.snapshot, group, folds).to(weight)
-            norms = ((weight @ functions) * weight.conj()).real.sum(dim=2)
+        weight = None if group.weight is None else group_weight(self.snapshot, group, folds)
+        values = function_values(self.snapshot, group, folds)
+        norms = input_norms(group, weight, values, self.snapshot.device)
         return norms.to(like).expand(len(folds), -1).unsqueeze(2)
 
     def _weighted(self, group: InputGroup, folds: Slots) -> Tensor:
@@ -245,11 +240,6 @@ def function_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tenso
     if not values or group.family.is_orthonormal:
         return group.family.gram().unsqueeze(0)
     return torch.func.vmap(group.family.gram)(values)
-
-
-def function_norms(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
-    """∫ |φ_k|²: (F or 1, n)."""
-    return function_grams(snapshot, group, folds).diagonal(dim1=1, dim2=2).real
 
 
 def _place(folds: Slots) -> slice | list[int]:

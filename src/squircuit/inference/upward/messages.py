@@ -72,7 +72,9 @@ class Messages:
     def root_squares(self) -> list[tuple[Tensor, Tensor]]:
         """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""
         widths = [width for width, _ in self.snapshot.plan.roots]
-        return [self._root(width, s) for width, s in zip(widths, self.schedule.roots, strict=True)]
+        lacking = self.snapshot.log_scales or (0.0,) * len(widths)
+        found = [self._root(width, s) for width, s in zip(widths, self.schedule.roots, strict=True)]
+        return [(value, scale + 2 * more) for (value, scale), more in zip(found, lacking, strict=True)]
 
     def squares(self, source: Source) -> Message:
         """∫ |ℓ_k|² of a factor (not for identities)."""

@@ -177,7 +177,8 @@ def log_totals_by_unit(snapshot: Snapshot, x: Tensor, missing: Tensor, reference
     layers = _Layers(snapshot, x, missing.tolist(), references)
     logs = torch.cat([_log_squares(layers.found[root]) for root in snapshot.plan.roots], dim=1)
     terms = torch.split(logs + log_or_nothing(snapshot.mixture), list(snapshot.components), dim=1)
-    return torch.stack([_log_sum(term) for term in terms], dim=1)
+    lacking = snapshot.log_scales or (0.0,) * len(terms)
+    return torch.stack([_log_sum(t) + 2 * more for t, more in zip(terms, lacking, strict=True)], dim=1)
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -166,8 +166,26 @@ class InputFunctions(ABC):
         return torch.where(inside[..., None], functions, 0.0), scale.detach()
 
     @abstractmethod
+    def inner(self, other: Any, values: Values | None = None, other_values: Values | None = None) -> Tensor:
+        """The matrix ∫ φ_i(x) ψ_j(x)* dx, (n, m), of these functions φ and others ψ on the same domain.
+
+        A sum for discrete variables. In float64 or complex128, and differentiable in the values.
+        """
+
+    @abstractmethod
     def integrals(self, values: Values | None = None) -> Tensor:
         """The vector ∫ φ_i(x) dx, (n,), in float64 or complex128; a sum for discrete variables."""
+
+    def gram(self, values: Values | None = None) -> Tensor:
+        """The matrix ∫ φ_i(x) φ_j(x)* dx, (n, n): exactly the identity for an orthonormal family."""
+        if not self.is_orthonormal:
+            return self.inner(self, values, values)
+        dtype = torch.complex128 if self.is_complex else torch.float64
+        return torch.eye(self.size, dtype=dtype, device=device_of(values))
+
+    def conjugate(self) -> InputFunctions:
+        """The functions φ_i*: the same object if they are real."""
+        return self
 
     def norms(self, values: Values | None = None) -> Tensor:
         """∫ |φ_i(x)|² dx, (n,), in float64: exactly 1 where :attr:`has_unit_norms`.
@@ -179,15 +197,7 @@ class InputFunctions(ABC):
         """
         if self.has_unit_norms:
             return torch.ones(self.size, dtype=torch.float64, device=device_of(values))
-        return self._norms(values)
-
-    @abstractmethod
-    def _norms(self, values: Values | None) -> Tensor:
-        """The norms where they are not 1."""
-
-    def _identity(self, values: Values | None) -> Tensor:
-        dtype = torch.complex128 if self.is_complex else torch.float64
-        return torch.eye(self.size, dtype=dtype, device=device_of(values))
+        return self.gram(values).diagonal().real
 
     def _resolve(self, values: Values | None, like: Tensor) -> dict[str, Tensor]:
         """All parameters, given or else initial, in the dtype and on the device of ``like``."""
@@ -246,16 +256,11 @@ class Family(InputFunctions):
         inside = self.domain.contains(x)
         return inside, torch.where(inside, x, self.domain.anchor)
 
-    def _norms(self, values: Values | None) -> Tensor:
-        return self.gram(values).diagonal().real
-
     def inner(
-        self, other: Family, values: Values | None = None, other_values: Values | None = None
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:
-        """The matrix ∫ φ_i(x) ψ_j(x)* dx, (n, m), of this family φ and another ψ on the same domain.
-
-        A sum for discrete variables. In float64 or complex128, and differentiable in the values.
-        """
+        if not isinstance(other, Family):  # a block of one variable knows by itself whether there is one
+            return other.inner(self, other_values, values).mH.resolve_conj()
         if self.domain != other.domain:
             raise ParameterError(
                 f"{type(self).__name__}.inner: {self.domain.describe()} and {other.domain.describe()} "
@@ -267,12 +272,6 @@ class Family(InputFunctions):
         left, right = self.evaluate(nodes, values), other.evaluate(nodes, other_values)
         dtype = torch.promote_types(left.dtype, right.dtype)
         return (weights * left.mT).to(dtype) @ right.conj().to(dtype)
-
-    def gram(self, values: Values | None = None) -> Tensor:
-        """The matrix ∫ φ_i(x) φ_j(x)* dx, (n, n): exactly the identity for an orthonormal family."""
-        if not self.is_orthonormal:
-            return self.inner(self, values, values)
-        return self._identity(values)
 
     def integrals(self, values: Values | None = None) -> Tensor:
         """The vector ∫ φ_i(x) dx, (n,), in float64 or complex128; a sum for discrete variables."""

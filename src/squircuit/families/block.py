@@ -27,7 +27,8 @@ class BlockFamily(InputFunctions):
 
     .. math:: R_{jk}(x_O) = \int f_j(x_O, x_M)\, f_k(x_O, x_M)^*\, dx_M,
 
-    of which log-squares are the diagonal. Points are computed in double precision, whatever their type.
+    of which log-squares are the diagonal. Points are computed in double precision, whatever their type. What
+    has no closed form is refused with a StructureError: no grid of several variables is integrated over.
 
     A new block family is a final frozen dataclass that defines ``size``, :attr:`domains`,
     ``_separate_functions``, ``_pairs``, ``inner``, ``integrals`` and :meth:`sample_square`.
@@ -76,23 +77,6 @@ class BlockFamily(InputFunctions):
     @property
     def has_one_scale(self) -> bool:
         return self.size == 1
-
-    @abstractmethod
-    def inner(
-        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
-    ) -> Tensor:
-        """The matrix ∫ f_i(x) g_j(x)* dx, (n, m), of this family f and another g on the same domains.
-
-        In float64 or complex128, and differentiable in the values. StructureError where it has no closed
-        form: a grid of several variables is never integrated over.
-        """
-
-    def gram(self, values: Values | None = None) -> Tensor:
-        """The matrix ∫ f_i(x) f_j(x)* dx, (n, n): exactly the identity for an orthonormal family."""
-        return self._identity(values) if self.is_orthonormal else self.inner(self, values, values)
-
-    def _norms(self, values: Values | None) -> Tensor:
-        return self.gram(values).diagonal().real
 
     def pair_integrals(
         self, x: Tensor, observed: Pattern, values: Values | None = None

@@ -30,13 +30,15 @@ def triangular(rows: Tensor) -> Tensor:
     """
     _, upper = torch.linalg.qr(rows.mT)
     sign = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
-    return (upper * sign[..., None].detach()).mT
+    lower: Tensor = (upper * sign[..., None].detach()).mT
+    return lower
 
 
 def inverse(lower: Tensor) -> Tensor:
     """L⁻¹ of lower triangular matrices."""
     identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    return torch.linalg.solve_triangular(lower, identity.expand_as(lower), upper=False)
+    found: Tensor = torch.linalg.solve_triangular(lower, identity.expand_as(lower), upper=False)
+    return found
 
 
 def log_determinant(factor: Tensor) -> Tensor:
@@ -145,7 +147,8 @@ def _joint_means(precision: Tensor, upper: Tensor, means: Tensor) -> Tensor:
     apart = means[:, None] - means[:, :, None]  # μ_k − μ_j
     pulled = precision.mT @ (precision @ apart[..., None])
     halves = torch.linalg.solve_triangular(upper.mT, pulled / 2, upper=False)
-    return means[:, :, None] + torch.linalg.solve_triangular(upper, halves, upper=True)[..., 0]
+    shift: Tensor = torch.linalg.solve_triangular(upper, halves, upper=True)[..., 0]
+    return means[:, :, None] + shift
 
 
 def _rescaled(weights: Tensor, logs: Tensor) -> Tensor:

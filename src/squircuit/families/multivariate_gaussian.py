@@ -122,10 +122,11 @@ class MultivariateGaussian(BlockFamily):
         """
         loc = torch.as_tensor(means, dtype=torch.float64)
         rank = torch.as_tensor(covariances[1]).shape[-1] if covariance == "low-rank" else None
-        bare = cls(*loc.shape, covariance, rank, columns, learnable)
+        size, dimension = loc.shape
+        bare = cls(size, dimension, covariance, rank, columns, learnable)
         values = bare.values_of(loc, covariances)
         start = tuple(tuple(value.flatten().tolist()) for value in values.values())
-        return cls(*loc.shape, covariance, rank, columns, learnable, start)
+        return cls(size, dimension, covariance, rank, columns, learnable, start)
 
     def values_of(self, means: Any, covariances: Any) -> dict[str, Tensor]:
         """The values of the parameters of Gaussians with given moments of t(x).
@@ -221,7 +222,10 @@ class MultivariateGaussian(BlockFamily):
     ) -> Tensor:
         self.require_same_domains(other)
         if not isinstance(other, MultivariateGaussian):
-            return other.inner(self, other_values, values).mH.resolve_conj()  # type: ignore[attr-defined, no-any-return]
+            if not isinstance(other, BlockFamily):
+                kind = type(other).__name__
+                raise self.no_closed_form("its overlap", f"{kind} is no Gaussian", f"use no {kind} beside it")
+            return other.inner(self, other_values, values).mH.resolve_conj()
         if (self.columns or ()) != (other.columns or ()):
             raise self.no_closed_form(
                 "the overlap of Gaussians", "their columns are transformed differently", "use equal columns"
@@ -355,7 +359,8 @@ class MultivariateGaussian(BlockFamily):
                 f"{type(self).__name__}: covariance {first} is not positive definite. Fix: add a small "
                 "number to its diagonal."
             )
-        return lower.tril(-1) + torch.diag_embed(lower.diagonal(dim1=-2, dim2=-1).log())
+        found: Tensor = lower.tril(-1) + torch.diag_embed(lower.diagonal(dim1=-2, dim2=-1).log())
+        return found
 
 
 def _numbers(value: Any) -> Tensor:
@@ -375,7 +380,7 @@ def _spread(family: MultivariateGaussian) -> Values:
     shapes = family._shapes()
     found = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
     if family.size > 1:
-        engine = torch.quasirandom.SobolEngine(family.dimension)
+        engine = torch.quasirandom.SobolEngine(family.dimension)  # type: ignore[no-untyped-call]
         uniform = (engine.draw(family.size + 1)[1:].double() + 0.5 / family.size).clamp(0.01, 0.99)
         found["loc"] = torch.special.ndtri(uniform) * math.sqrt(0.5)
         within = math.log(0.5) / 2

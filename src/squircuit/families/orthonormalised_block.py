@@ -50,8 +50,7 @@ class OrthonormalisedBlock(BlockFamily):
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, BlockFamily):
-            fix = "pass one such as MultivariateGaussian.of(means, covariances)"
-            raise wrong(self, "base", "is not a family of several variables", fix)
+            raise wrong(self, "base", "is not a block family", "pass MultivariateGaussian.of(means, covariances)")
         if self.base.parameters():
             raise wrong(self, "base", "has learnable parameters", "pass a base with learnable=False")
         _cached_mixing(self.base)  # dependent functions are reported here, not at the first evaluation
@@ -140,4 +139,5 @@ def _cached_mixing(base: BlockFamily) -> Tensor:
             )
         mixing = (vectors / values.sqrt()) @ vectors.mH
         left, vectors = torch.linalg.eigh(mixing @ gram @ mixing)  # a second pass removes rounding
-        return (mixing @ (vectors / left.sqrt()) @ vectors.mH).mT.contiguous()
+        whole: Tensor = mixing @ (vectors / left.sqrt()) @ vectors.mH
+        return whole.mT.contiguous()

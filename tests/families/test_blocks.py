@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import stats
 
-from squircuit.errors import DataError, ParameterError, StructureError
+from squircuit.errors import DataError, ParameterError
 from squircuit.families import (
     BlockFamily,
     Gaussian,
@@ -77,7 +77,9 @@ def test_squares_are_the_densities_of_scipy(case):
     family, values = case
     means, covariances = moments(family, values)
     x = torch.randn(20, family.dimension, dtype=torch.float64)
-    expected = np.stack([stats.multivariate_normal(m, c).pdf(x) for m, c in zip(means, covariances)], -1)
+    expected = np.stack(
+        [stats.multivariate_normal(m, c).pdf(x) for m, c in zip(means, covariances, strict=True)], -1
+    )
     np.testing.assert_allclose(family.evaluate(x, values).square().numpy(), expected, rtol=1e-11)
 
 
@@ -123,10 +125,9 @@ def test_what_is_not_observed_is_not_read(case):
         assert torch.equal(
             family.log_squares(x, observed, values), family.log_squares(hidden, observed, values)
         )
-        for a, b in zip(
-            family.pair_integrals(x, observed, values), family.pair_integrals(hidden, observed, values)
-        ):
-            assert torch.equal(a, b)
+        here, there = (family.pair_integrals(points, observed, values) for points in (x, hidden))
+        assert torch.equal(here[0], there[0])
+        assert torch.equal(here[1], there[1])
 
 
 def test_conditionals_are_those_of_the_textbook(case):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, StructureError
 from squircuit.families.domain import Domain, Finite
 from squircuit.families.quadrature import gauss_legendre, merge
 
@@ -92,6 +92,17 @@ class InputFunctions(ABC):
         None where there is no such form, or the place is learnt.
         """
         return None
+
+    def of_one_variable(self) -> Family:
+        """Itself, where it has functions of one variable; StructureError for those of several at once."""
+        if isinstance(self, Family):
+            return self
+        raise StructureError(
+            "of one variable",
+            type(self).__name__,
+            f"its functions of {self.dimension} variables are not integrated by quadrature",
+            "use families of one variable there",
+        )
 
     def parameters(self) -> dict[str, Tensor]:
         """The learnable parameters: name → initial value (float64, every real number is allowed)."""

@@ -50,7 +50,7 @@ class OrthonormalisedBlock(BlockFamily):
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, BlockFamily):
-            raise wrong(self, "base", "is not a block family", "pass MultivariateGaussian.of(means, covariances)")
+            raise wrong(self, "base", "is not a block family", "pass MultivariateGaussian.of(…)")
         if self.base.parameters():
             raise wrong(self, "base", "has learnable parameters", "pass a base with learnable=False")
         _cached_mixing(self.base)  # dependent functions are reported here, not at the first evaluation

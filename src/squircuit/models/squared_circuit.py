@@ -24,7 +24,7 @@ from squircuit.execution.plan import InputGroup, Plan, make_plan
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
 from squircuit.execution.scaled import log_sum
-from squircuit.families import Family
+from squircuit.families import InputFunctions
 from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, has_gaps, require_data
 from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms
@@ -396,7 +396,7 @@ class SquaredCircuit(Queries, nn.Module):
     @cached_property
     def _may_spread(self) -> bool:
         """Far from the data the units of a layer may differ by more than a float holds."""
-        families: dict[int, list[Family]] = {}
+        families: dict[int, list[InputFunctions]] = {}
         for group in self._input_groups:
             for variable in group.variables:
                 families.setdefault(variable, []).append(group.family)

@@ -17,7 +17,7 @@ from squircuit.execution.kernels import hermitian
 from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
 from squircuit.execution.precision import tf32
-from squircuit.families import Categorical, Family
+from squircuit.families import Categorical, Family, InputFunctions
 from squircuit.families.recurrence import FARTHEST, standardise
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
@@ -226,17 +226,17 @@ def _functions_gram(group: InputGroup, family_values: FamilyValues, device: torc
     return torch.func.vmap(group.family.gram)(dict(values))
 
 
-def _functions_norms(family: Family, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
+def _functions_norms(family: InputFunctions, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
     """∫ |φ_k|² of a family, (F or 1, n), in double precision."""
-    if family.is_orthonormal:
+    if family.has_unit_norms:
         return torch.ones(1, family.size, dtype=torch.float64, device=device)
     if not values:
         return _fixed_gram(family, device).diagonal(dim1=1, dim2=2).real
-    return torch.func.vmap(family.gram)(dict(values)).diagonal(dim1=1, dim2=2).real
+    return torch.func.vmap(family.norms)(dict(values))
 
 
 @lru_cache(maxsize=1024)
-def _fixed_gram(family: Family, device: torch.device) -> Tensor:
+def _fixed_gram(family: InputFunctions, device: torch.device) -> Tensor:
     """Made once: quadrature takes a while, and a CUDA graph cannot copy from the host."""
     with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode
         return family.gram().unsqueeze(0).to(device)

@@ -168,7 +168,7 @@ def test_gradients_of_marginals_and_of_log_z_agree_with_finite_differences(build
 
     assert torch.autograd.gradcheck(answers, values)
     assert torch.autograd.gradcheck(
-        lambda *stacks: model._network.log_norms(list(stacks), model._family_values, model.device),
+        lambda *stacks: model._density.network.log_norms(list(stacks), model.family_values, model.device),
         [stack.detach().clone().requires_grad_() for stack in model.stacks()],
     )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from squircuit.errors import FormatError, ParameterError
 from squircuit.families.base import Family
+from squircuit.families.bins import Bins
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
 from squircuit.families.conjugated import Conjugated
@@ -17,11 +18,14 @@ from squircuit.families.gaussian import Gaussian
 from squircuit.families.hermite import Hermite
 from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
+from squircuit.families.monotone import Monotone
 from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.product import Product
 from squircuit.families.together import Together
+from squircuit.families.transformed import Transformed
 from squircuit.storage.words import one_line
 
+T = TypeVar("T")
 MOST_NESTED = 32
 """Families within families, such as products of products."""
 MOST_FUNCTIONS = 2**24
@@ -30,6 +34,7 @@ MOST_MIXED = 2**12
 
 FAMILIES: tuple[type[Family], ...] = (
     BSpline,
+    Bins,
     Categorical,
     Conjugated,
     Fourier,
@@ -40,6 +45,7 @@ FAMILIES: tuple[type[Family], ...] = (
     Orthonormalised,
     Product,
     Together,
+    Transformed,
 )
 
 
@@ -78,8 +84,23 @@ def _from_dict(data: Any, depth: int) -> Family:
     _require_fields(kind, given)
     fields = {name: _parsed(value, depth) for name, value in given.items()}
     _require_size(kind.__name__, _size(fields))  # before it is made: some compute a matrix of that size
+    family = _made(kind, fields)
+    _require_size(kind.__name__, family.size)
+    return family
+
+
+def _monotone(data: Mapping[str, Any]) -> Monotone:
+    given = {name: value for name, value in data.items() if name != "map"}
+    if data["map"] != Monotone.__name__:
+        raise FormatError(f"unknown map {_short(data['map'])}. Fix: give 'Monotone'.")
+    _require_fields(Monotone, given)
+    return _made(Monotone, {name: _parsed(value, MOST_NESTED) for name, value in given.items()})
+
+
+def _made(kind: type[T], fields: Mapping[str, Any]) -> T:
+    """The family or map with these fields; a FormatError if there is none."""
     try:
-        family = kind(**fields)
+        return kind(**fields)
     except ParameterError as error:
         fix = "" if "Fix: " in str(error) else ". Fix: give the fields of family_to_dict"
         raise FormatError(f"not a valid family: {error}{fix}") from error
@@ -87,8 +108,6 @@ def _from_dict(data: Any, depth: int) -> Family:
         raise FormatError(
             f"not a valid family: {kind.__name__}: {one_line(error)}. Fix: give the fields of family_to_dict."
         ) from error
-    _require_size(kind.__name__, family.size)
-    return family
 
 
 def _size(fields: Mapping[str, Any]) -> Any:
@@ -112,7 +131,7 @@ def _require_own(family: Family) -> None:
         )
 
 
-def _names(kind: Family | type[Family]) -> list[str]:
+def _names(kind: object) -> list[str]:
     return [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every concrete family is a dataclass
 
 
@@ -126,7 +145,7 @@ def _kind(name: object) -> type[Family]:
     )
 
 
-def _require_fields(kind: type[Family], given: Mapping[str, Any]) -> None:
+def _require_fields(kind: type, given: Mapping[str, Any]) -> None:
     expected = _names(kind)
     later = {"ordered"}  # than the first files
     missing = [name for name in expected if name not in given and name not in later]
@@ -141,13 +160,15 @@ def _require_fields(kind: type[Family], given: Mapping[str, Any]) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, Family):
         return family_to_dict(value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, Monotone):
+        return {"map": "Monotone"} | {name: _plain(getattr(value, name)) for name in _names(value)}
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def _parsed(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
-        return _from_dict(value, depth + 1)
-    return tuple(value) if isinstance(value, list) else value
+        return _monotone(value) if "map" in value else _from_dict(value, depth + 1)
+    return tuple(_parsed(entry, depth + 1) for entry in value) if isinstance(value, list) else value
 
 
 def _short(value: Any) -> str:

@@ -1,0 +1,1 @@
+"""Monotone maps: smooth, invertible, and fitted to samples of all kinds."""

@@ -20,6 +20,7 @@ from squircuit import (
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
+    Bins,
     BSpline,
     Categorical,
     Family,
@@ -28,7 +29,9 @@ from squircuit.families import (
     Hermite,
     Laguerre,
     Legendre,
+    Monotone,
     Orthonormalised,
+    Transformed,
 )
 from squircuit.inference import (
     CircuitDistribution,
@@ -72,8 +75,8 @@ __all__ = [
     "data", "errors", "families", "inference", "networks", "optim", "plots", "presets", "regions", "storage",
     "training", "units",
     # input functions
-    "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
-    "Orthonormalised",
+    "BSpline", "Bins", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
+    "Monotone", "Orthonormalised", "Transformed",
     # circuits
     "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph",
     "Sum", "build",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +22,7 @@ from squircuit.families import (
     Orthonormalised,
     Transformed,
 )
+from squircuit.families.quadrature import gauss_legendre
 
 SKEW = Monotone((-1.0, 0.0, 0.5, 3.0), (-1.5, 0.2, 1.0, 1.8), (0.8, 2.5, 1.2, 0.1), tails=(0.5, 0.3))
 SPIKE = Monotone((-2.0, 0.0, 0.05, 2.5), (-1.2, -0.7, 0.9, 1.6), (0.3, 1.0, 0.8, 0.2), tails=(0.0, 0.5))
@@ -93,7 +96,7 @@ class TestTransformed(FamilyConformance):
         if isinstance(other.family, Transformed) and other.family.transform != case.family.transform:
             both = sorted({*case.family.transform.knots, *other.family.transform.knots})
             ends = [*np.linspace(-60, both[0], 200)[:-1], *both, *np.linspace(both[-1], 120, 400)[1:]]
-            rules = [dense_rule(a, b, 60 if a in both else 2) for a, b in zip(ends, ends[1:], strict=False)]
+            rules = [dense_rule(a, b, 60 if a in both else 2) for a, b in itertools.pairwise(ends)]
             rule = tuple(torch.cat(parts) for parts in zip(*rules, strict=True))
         return super().overlap(case, other, rule)
 
@@ -122,7 +125,7 @@ class TestBins(FamilyConformance):
 
     def rule(self, case):
         edges = case.family.edges
-        rules = [dense_rule(a, b, 1) for a, b in zip(edges, edges[1:], strict=False)]
+        rules = [dense_rule(a, b, 1) for a, b in itertools.pairwise(edges)]
         if case.family.tails is not None:
             before, after = case.family.tails
             rules += [dense_rule(-120 * before, 0.0, 40), dense_rule(4.0, 4 + 120 * after, 40)]
@@ -130,7 +133,7 @@ class TestBins(FamilyConformance):
 
     def formula(self, case, x):
         edges, tails = np.array(case.family.edges), case.family.tails
-        inner = [((x >= a) & (x < b)) / np.sqrt(b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        inner = [((x >= a) & (x < b)) / np.sqrt(b - a) for a, b in itertools.pairwise(edges)]
         if tails is None:
             return np.stack(inner, axis=1)
         first = np.where(x < 0, np.exp(np.minimum(x, 0) / (2 * tails[0])) / np.sqrt(tails[0]), 0.0)
@@ -145,8 +148,10 @@ class TestBins(FamilyConformance):
     def overlap(self, case, other, rule):
         if isinstance(other.family, Bins) and case.family.size < 100:  # their jumps are elsewhere
             cuts = np.unique([*case.family.edges, *other.family.edges])
-            ends = np.concatenate([np.linspace(-60, cuts[0], 61)[:-1], cuts, np.linspace(cuts[-1], 240, 121)[1:]])
-            rules = [dense_rule(a, b, 2) for a, b in zip(ends, ends[1:], strict=False)]
+            ends = np.concatenate(
+                [np.linspace(-60, cuts[0], 61)[:-1], cuts, np.linspace(cuts[-1], 240, 121)[1:]]
+            )
+            rules = [dense_rule(a, b, 2) for a, b in itertools.pairwise(ends)]
             rule = tuple(torch.cat(parts) for parts in zip(*rules, strict=True))
         return super().overlap(case, other, rule)
 
@@ -157,4 +162,15 @@ class TestBins(FamilyConformance):
         return torch.tensor([0.03, 0.3, 1.2, 2.0, 3.7], dtype=torch.float64)
 
     def test_the_end_of_an_interval_belongs_to_it(self):
-        close(Bins((0.0, 1.0, 2.0)).evaluate(torch.tensor([0.0, 1.0, 2.0])), torch.tensor([[1.0, 0], [0, 1], [0, 1]]))
+        close(
+            Bins((0.0, 1.0, 2.0)).evaluate(torch.tensor([0.0, 1.0, 2.0])),
+            torch.tensor([[1.0, 0], [0, 1], [0, 1]]),
+        )
+
+
+def test_sixteen_points_integrate_on_maps_of_all_kinds():
+    for bow in (0.0, 1e-12, 0.5):  # without poles, with some far out, near ones
+        t = Monotone((0.0, 1.0, 2.0), (0.0, 1.0, 1.001), (2.0 - 1e-4 + bow, 1e-4, 1e-4), tails=(0.5, 0.0))
+        nodes, weights = gauss_legendre(Transformed(Hermite(8), t).breakpoints(), points=16)
+        rows = Transformed(Hermite(8), t).evaluate(nodes)
+        close((rows.mT * weights) @ rows, torch.eye(8), atol=1e-12)

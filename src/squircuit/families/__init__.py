@@ -3,8 +3,9 @@
 Orthonormal: :class:`Categorical` for discrete variables; :class:`Fourier` and :class:`Legendre` on an
 interval; :class:`Hermite` on the line; :class:`Laguerre` on a half-line; :class:`Orthonormalised` for any
 other, such as :class:`BSpline`; :class:`Bins` for spikes; :class:`Transformed` for any of them after a
-:class:`Monotone` map that is fitted to data. Not orthonormal, the baseline: :class:`Gaussian`. :class:`Conjugated` and
-:class:`Product` arise in the algebra of circuits, :class:`Together` where queries join layers.
+:class:`Monotone` map that is fitted to data. Not orthonormal, the baseline: :class:`Gaussian`.
+:class:`Conjugated` and :class:`Product` arise in the algebra of circuits, :class:`Together` where queries
+join layers.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,8 +32,9 @@ class Bins(Family):
 
     .. math:: \varphi_i(x) = \frac{[e_i \le x < e_{i+1}]}{\sqrt{e_{i+1} - e_i}},
 
-    and with ``tails=(a, b)`` two more, before the first and after the last edge, whose squares are exponential
-    densities of mean a and b: e^{−u/2a}/√a at the distance u from the edge. Then the functions live on the line.
+    and with ``tails=(a, b)`` two more, before the first and after the last edge. Their squares are
+    exponential densities of mean a and b: e^{−u/2a}/√a at the distance u from the edge. Then they live on the
+    line.
     Being orthonormal with disjoint supports, they make a column of any shape, with spikes or zeros in plenty,
     into the states of a categorical one.
 
@@ -107,7 +109,7 @@ class Bins(Family):
         """Which function is not 0 at each point, (..., n), and its logarithm there, (...,), in double."""
         x, like = x.double(), x
         number, edges = self._numbers(x), self.edges
-        widths = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+        widths = [b - a for a, b in itertools.pairwise(edges)]
         inner = torch.nn.functional.one_hot(number, self.size).to(like.dtype)
         if self.tails is None:
             return inner, -constant(tuple(math.log(w) / 2 for w in widths), x)[number]
@@ -145,5 +147,10 @@ class Bins(Family):
         value = getattr(self, name)
         numbers = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
         if len(numbers) < least or (most and len(numbers) > most) or not all(map(is_finite, numbers)):
-            raise wrong(self, name, f"is not a list of {least} finite numbers{'' if most else ' or more'}", "pass a tuple of them")
+            raise wrong(
+                self,
+                name,
+                f"is not a list of {least} finite numbers{'' if most else ' or more'}",
+                "pass a tuple of them",
+            )
         object.__setattr__(self, name, tuple(float(number) for number in numbers))

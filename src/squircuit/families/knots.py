@@ -59,8 +59,8 @@ def parts(values: ArrayLike, most: int, weights: ArrayLike | None = None, even: 
 
     Some intervals with as many rows each are cut in two, always where that raises the log-likelihood
     Σ n_k log(n_k / w_k) of the rows the most (n_k rows in an interval of width w_k), as long as it does so by
-    more than 6 nats. A value that many rows share gets an interval as wide as the numbers are far apart: of whole
-    numbers with many zeros [−½, ½].
+    more than 6 nats. A value that many rows share gets an interval as wide as the numbers are far apart: of
+    whole numbers with many zeros [−½, ½].
 
     Args:
         values: the sample, (n,); NaN counts as missing.
@@ -90,10 +90,10 @@ def normal_scores(
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...], tuple[float, float]]:
     """Knots, values, slopes and tails of the :class:`~squircuit.families.Monotone` map to normal scores.
 
-    The knots are the ends of the intervals of :func:`parts`, the values Φ⁻¹ of the share of rows below each, the
-    slopes weighted harmonic means of those of the neighbouring intervals, which suit jumps of the density.
+    The knots are the ends of the intervals of :func:`parts`, the values Φ⁻¹ of the share of rows below each,
+    the slopes weighted harmonic means of those of the neighbouring intervals, which suit jumps.
 
-    Reference: Fritsch and Butland, A method for constructing local monotone piecewise cubic interpolants, 1984.
+    Reference: Fritsch and Butland, A method for constructing local monotone piecewise cubic interpolants.
     """
     found = parts(values, most, weights)
     normal = NormalDist()
@@ -113,10 +113,10 @@ def _points(values: ArrayLike, weights: ArrayLike | None) -> tuple[Numbers, Numb
     known = ~np.isnan(numbers) & (given > 0)
     if not known.any():
         raise DataError("no value is known. Fix: pass a sample with one number at least.")
+    given = given[known]
     points, position = np.unique(numbers[known], return_inverse=True)
-    rows = np.bincount(position, weights=given[known])
-    effective = given.sum() ** 2 / np.square(given).sum()  # as many equal weights tell as much
-    return points, rows * min(1.0, effective / len(given)) * known.sum() / rows.sum()
+    rows = np.bincount(position, weights=given / given.sum())
+    return points, rows * (given.sum() ** 2 / np.square(given).sum())  # as many equal weights tell as much
 
 
 def _candidates(points: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
@@ -124,7 +124,9 @@ def _candidates(points: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
     half = _step(points) / 2
     middles = points[:-1] + np.diff(points) / 2
     spikes = points[rows >= max(COMMON * rows.sum(), 2 * LEAST)]
-    edges = np.unique(np.concatenate([points[[0, -1]] + [-half, half], middles, spikes - half, spikes + half]))
+    edges = np.unique(
+        np.concatenate([points[[0, -1]] + [-half, half], middles, spikes - half, spikes + half])
+    )
     return edges, np.concatenate([[0.0], np.cumsum(rows)])[np.searchsorted(points, edges)]
 
 
@@ -145,7 +147,8 @@ def _range(points: Numbers) -> float:
 
 def _cut(edges: Numbers, below: Numbers, first: NDArray[np.int64], most: int, finest: float) -> list[int]:
     """The numbers of the edges that are chosen, in order, beginning with some."""
-    chosen, waiting = set(first.tolist()), []
+    chosen: set[int] = set(first.tolist())
+    waiting: list[tuple[float, int, int, int]] = []
 
     def offer(left: int, right: int) -> None:
         gain, middle = _best_cut(edges[left : right + 1], below[left : right + 1], finest)

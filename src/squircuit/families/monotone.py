@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,9 +36,9 @@ class Monotone:
     .. math:: t(x) = y_k + h\, \frac{s \theta^2 + d_k \theta (1 - \theta)}
                                     {s + (d_{k+1} + d_k - 2 s)\, \theta (1 - \theta)} .
 
-    Beyond the last knot, at the distance u from it, it goes on by log(1 + κ d u)/κ, which is d u for κ = 0, and
-    likewise before the first: t′ has no jump, and t is onto the line. A normal t makes x normal far out where
-    κ = 0, and lognormal, with heavy tails, where κ > 0.
+    Beyond the last knot, at the distance u from it, it goes on by log(1 + κ d u)/κ, which is d u for κ = 0,
+    and likewise before the first: t′ has no jump, and t is onto the line. A normal t makes x normal far out
+    where κ = 0, and lognormal, with heavy tails, where κ > 0.
 
     Reference: Gregory and Delbourgo, Piecewise rational quadratic interpolation to monotonic data, 1982;
     Durkan et al., Neural spline flows, 2019.
@@ -46,14 +47,14 @@ class Monotone:
         knots: x_k, at least two, increasing.
         values: y_k, increasing.
         slopes: d_k = t′(x_k) > 0.
-        tails: κ ≥ 0 before the first and after the last knot. None: t maps the interval of the knots onto that
-            of the values and is not defined elsewhere.
+        tails: κ ≥ 0 before the first and after the last knot. None: t maps the interval of the knots onto
+            that of the values and is not defined elsewhere.
 
     Example:
         >>> t = Monotone(knots=(0.0, 1.0, 3.0), values=(-1.0, 0.0, 1.0), slopes=(1.0, 0.7, 0.4))
         >>> y, log_slope = t.forward(torch.tensor([-1.0, 1.0, 2.0]))
         >>> y
-        tensor([-2.0000,  0.0000,  0.5476], dtype=torch.float64)
+        tensor([-2.0000,  0.0000,  0.5714], dtype=torch.float64)
         >>> t.inverse(y)
         tensor([-1.,  1.,  2.], dtype=torch.float64)
     """
@@ -68,7 +69,7 @@ class Monotone:
             self._require_numbers(name, len(self.knots) if isinstance(self.knots, Sequence) else 0)
         for name in ("knots", "values"):
             numbers = getattr(self, name)
-            if not all(a < b for a, b in zip(numbers, numbers[1:], strict=False)):
+            if not all(a < b for a, b in itertools.pairwise(numbers)):
                 raise wrong(self, name, "does not increase", "pass numbers, each above the one before it")
         if min(self.slopes) <= 0:
             raise wrong(self, "slopes", "is not positive", "pass only slopes > 0")
@@ -92,8 +93,8 @@ class Monotone:
             >>> import numpy as np
             >>> x = np.random.default_rng(0).lognormal(size=2000)
             >>> y, _ = Monotone.fit(x).forward(torch.from_numpy(x))
-            >>> round(y.mean().item(), 1), round(y.std().item(), 1)
-            (0.0, 1.0)
+            >>> abs(y.mean().item()) < 0.01, abs(y.std().item() - 1) < 0.02
+            (True, True)
         """
         return Monotone(*normal_scores(values, knots, weights))
 
@@ -141,10 +142,10 @@ class Monotone:
         return x
 
     def panels(self, t: Tensor) -> Tensor:
-        """Sorted points (m,) between which polynomials suit functions of t(x) as well as they did between t's.
+        """Sorted points (m,) between which polynomials suit functions of t(x) as well as those of t before.
 
-        They are t⁻¹ of the points given, the knots, and halves of what lies near a singularity of t or √t′ in the
-        complex plane, so that the ellipse of Bernstein with ρ = 4 around each panel is free of them.
+        They are t⁻¹ of the points given, the knots, and halves of what lies near a singularity of t or √t′ in
+        the complex plane, so that the ellipse of Bernstein with ρ = 4 around each panel is free of them.
 
         Args:
             t: sorted points (q,), float64.
@@ -152,13 +153,14 @@ class Monotone:
         ends = self.inverse(t)
         knots = constant(self.knots, ends)
         inner = knots[(knots > ends[0]) & (knots < ends[-1])]
-        points = torch.unique(torch.cat([ends, inner]))
+        points: Tensor = torch.unique(torch.cat([ends, inner]))
         singular = _singularities(self, ends.device)
         for _ in range(MOST_HALVINGS):
             middles, halves = points[:-1] + points.diff() / 2, points.diff() / 2
             z = (singular[torch.bucketize(middles, knots)] - middles[:, None]) / halves[:, None]
             root = (z.square() - 1).sqrt()
-            near = torch.maximum((z + root).abs(), (z - root).abs()).amin(dim=1) < NEAREST
+            sizes = torch.maximum((z + root).abs(), (z - root).abs()).nan_to_num(nan=math.inf)  # ρ, ∞ at ∞
+            near = sizes.amin(dim=1) < NEAREST
             near &= (middles > points[:-1]) & (middles < points[1:])  # neighbouring doubles have no middle
             if not near.any():
                 break
@@ -194,8 +196,8 @@ class Monotone:
 def _pieces(t: Monotone) -> tuple[tuple[float, ...], ...]:
     """x_k, w, y_k, h, s, d_k and d_{k+1} of every piece."""
     x, y, d = t.knots, t.values, t.slopes
-    width = tuple(b - a for a, b in zip(x, x[1:], strict=False))
-    rise = tuple(b - a for a, b in zip(y, y[1:], strict=False))
+    width = tuple(b - a for a, b in itertools.pairwise(x))
+    rise = tuple(b - a for a, b in itertools.pairwise(y))
     slope = tuple(h / w for h, w in zip(rise, width, strict=True))
     return x[:-1], width, y[:-1], rise, slope, d[:-1], d[1:]
 
@@ -203,10 +205,10 @@ def _pieces(t: Monotone) -> tuple[tuple[float, ...], ...]:
 @untraced
 @lru_cache(maxsize=1024)
 def _singularities(t: Monotone, device: torch.device) -> Tensor:
-    """Where t or √t′ of each piece, continued to the complex plane, is not analytic: (K + 1, 4), tails included.
+    """Where t or √t′ of each piece, continued to the complex plane, is not analytic: (K + 1, 4), with tails.
 
-    Of a spline these are the poles of t and the zeros of t′, roots of quadratics in θ; of a bent tail it is the
-    point where the logarithm ends.
+    Of a spline these are the poles of t and the zeros of t′, roots of quadratics in θ; of a bent tail it is
+    the point where the logarithm ends.
     """
     nowhere = complex(math.inf, 0.0)
     bent = [

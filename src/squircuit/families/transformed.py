@@ -40,7 +40,7 @@ class Transformed(Family):
         >>> twice = Monotone(knots=(0.0, 1.0), values=(0.0, 2.0), slopes=(2.0, 2.0))
         >>> Transformed(Hermite(2), twice).evaluate(torch.tensor([0.0, 0.5]))
         tensor([[1.0623, 0.0000],
-                [0.6443, 0.9111]])
+                [0.6443, 0.9112]])
     """
 
     base: Family
@@ -52,7 +52,9 @@ class Transformed(Family):
         if not isinstance(self.transform, Monotone):
             raise wrong(self, "transform", "is not a monotone map", "pass one, such as Monotone.fit(column)")
         if self.base.domain != self.transform.image:
-            problem = f"is on {self.base.domain.describe()}, transform is onto {self.transform.image.describe()}"
+            problem = (
+                f"is on {self.base.domain.describe()}, transform is onto {self.transform.image.describe()}"
+            )
             raise wrong(self, "base", problem, "pass a family on what the transform is onto")
 
     @property

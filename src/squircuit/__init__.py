@@ -8,6 +8,7 @@ from squircuit import (
     errors,
     families,
     inference,
+    learning,
     networks,
     optim,
     plots,
@@ -30,7 +31,9 @@ from squircuit.families import (
     Laguerre,
     Legendre,
     Monotone,
+    MultivariateGaussian,
     Orthonormalised,
+    OrthonormalisedBlock,
     Transformed,
 )
 from squircuit.inference import (
@@ -72,11 +75,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "plots", "presets", "regions", "storage",
-    "training", "units",
+    "data", "errors", "families", "inference", "learning", "networks", "optim", "plots", "presets", "regions",
+    "storage", "training", "units",
     # input functions
     "BSpline", "Bins", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
-    "Monotone", "Orthonormalised", "Transformed",
+    "Monotone", "MultivariateGaussian", "Orthonormalised", "OrthonormalisedBlock", "Transformed",
     # circuits
     "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph",
     "Sum", "build",

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, Values
+from squircuit.families.base import Family, InputFunctions, Values
 from squircuit.families.checks import wrong
 from squircuit.families.conjugated import conjugate_of
 from squircuit.families.domain import Domain
@@ -106,7 +106,7 @@ class Transformed(Family):
         return t.clamp(*self.transform.image.bounds), log_slope
 
     def inner(
-        self, other: Family, values: Values | None = None, other_values: Values | None = None
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:
         if isinstance(other, Transformed) and other.transform == self.transform:
             return self.base.inner(other.base, values, other_values)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.circuits.initial import draw
 
 X = sq.Categorical(3)
 
@@ -58,7 +59,7 @@ def test_the_same_seed_gives_the_same_weights_in_every_precision():
 def test_semi_unitary_weights_are_drawn_without_a_favourite_sign_or_phase(shape, is_complex):
     """W and UW are equally likely for every unitary U: entries have mean 0, and |tr|² that of Haar."""
     parameter, generator = sq.Parameter(shape, is_complex=is_complex), torch.Generator().manual_seed(0)
-    drawn = torch.stack([parameter.draw(generator, torch.complex128) for _ in range(2000)])
+    drawn = torch.stack([draw(parameter, generator, torch.complex128) for _ in range(2000)])
     assert (drawn.mean(dim=0).abs() < 4.5 / math.sqrt(2000 * shape[1])).all()
     squares = drawn.diagonal(dim1=1, dim2=2).sum(dim=1).abs().square()
     assert squares.mean().item() == pytest.approx(shape[0] / shape[1], abs=0.15)

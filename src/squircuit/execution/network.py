@@ -29,6 +29,28 @@ from squircuit.execution.weighted_product import Saved
 
 
 @final
+class Indices:
+    """Scattered places as tensors, made once for each device: a step that is captured copies nothing.
+
+    Example:
+        >>> index = Indices()
+        >>> index((2, 0), torch.device("cpu")) is index((2, 0), torch.device("cpu"))
+        True
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+
+    def __call__(self, places: tuple[int, ...], device: torch.device) -> Tensor:
+        """The places as a tensor on a device: (n,)."""
+        key = (places, device)
+        if key not in self._made:
+            with torch.inference_mode(False):  # it will serve in training as well
+                self._made[key] = torch.tensor(places, device=device)
+        return self._made[key]
+
+
+@final
 class Network:
     """Runs a plan's sums and products.
 
@@ -40,7 +62,7 @@ class Network:
     def __init__(self, plan: Plan, tf32: bool = True) -> None:
         self.plan = plan
         self.tf32 = tf32
-        self._indices: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+        self.index = Indices()
         self._reads = _count_reads(plan)
         self._added = {
             width
@@ -101,14 +123,6 @@ class Network:
             return stack
         assert use.index is not None
         return stack.index_select(0, self.index(use.index, stack.device))
-
-    def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
-        """Scattered places as a tensor, made once for each device."""
-        key = (places, device)
-        if key not in self._indices:
-            with torch.inference_mode(False):  # it will serve in training as well
-                self._indices[key] = torch.tensor(places, device=device)
-        return self._indices[key]
 
     def read(self, pool: Tensor, slots: Slots) -> Tensor:
         """Places of a pool: a view of a stretch, or a copy of scattered ones."""

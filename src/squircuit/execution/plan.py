@@ -137,6 +137,11 @@ class Plan:
     roots: tuple[tuple[int, int], ...]  #: width and place of every root layer
 
     @property
+    def input_groups(self) -> list[InputGroup]:
+        """The groups of input layers, in order."""
+        return [group for group in self.groups if isinstance(group, InputGroup)]
+
+    @property
     def branches(self) -> tuple[Branch, ...]:
         """The inputs of all sums and products."""
         return tuple(branch for group in self.groups for branch in _branches(group))

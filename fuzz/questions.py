@@ -188,7 +188,7 @@ class Question(ABC):
         return True
 
     def about(self, subject: Subject) -> Iterator[Subject]:
-        """The models that it is about; it may be refused where the weights of one of them are out of range."""
+        """The models that it is about; it may be refused where weights of one of them are out of range."""
         yield subject
 
 
@@ -444,7 +444,9 @@ class Divergences(Question):
     def expression(self, name: str) -> str:
         samples = f"{self.count}, seed={self.seed}"
         answers = f"sq.kl_divergence({name}, o, {samples}), sq.total_variation({name}, o, {samples})"
-        return f"(lambda o: (o, {answers}, sq.overlap({name}, o), sq.fidelity({name}, o)))({self._other(name)})"
+        return (
+            f"(lambda o: (o, {answers}, sq.overlap({name}, o), sq.fidelity({name}, o)))({self._other(name)})"
+        )
 
     def applies(self, subject: Subject) -> bool:
         oracle = subject.oracle

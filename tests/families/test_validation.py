@@ -162,7 +162,9 @@ def test_states_are_ordered_or_not(value):
 )
 @pytest.mark.parametrize("width", [2e200, 1e36, 1e-36])
 def test_widths_beyond_the_range_of_floats_are_refused(make, width):
-    with pytest.raises(ParameterError, match=r"makes a width of .*, beyond the range of floats\. Fix: measure"):
+    with pytest.raises(
+        ParameterError, match=r"makes a width of .*, beyond the range of floats\. Fix: measure"
+    ):
         make(width)
 
 

@@ -7,7 +7,6 @@ from numbers import Real
 
 from squircuit.errors import ParameterError, is_whole
 
-
 NARROW, WIDE = 1e-35, 1e35
 """Widths of functions and domains for which values, and weights of nodes, are numbers in single precision."""
 

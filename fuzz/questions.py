@@ -444,9 +444,8 @@ class Divergences(Question):
     def expression(self, name: str) -> str:
         samples = f"{self.count}, seed={self.seed}"
         answers = f"sq.kl_divergence({name}, o, {samples}), sq.total_variation({name}, o, {samples})"
-        return (
-            f"(lambda o: (o, {answers}, sq.overlap({name}, o), sq.fidelity({name}, o)))({self._other(name)})"
-        )
+        answers += f", sq.overlap({name}, o), sq.fidelity({name}, o)"
+        return f"(lambda o: (o, {answers}))({self._other(name)})"
 
     def applies(self, subject: Subject) -> bool:
         oracle = subject.oracle

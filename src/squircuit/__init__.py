@@ -29,7 +29,9 @@ from squircuit.families import (
     Hermite,
     Laguerre,
     Legendre,
+    MultivariateGaussian,
     Orthonormalised,
+    OrthonormalisedBlock,
 )
 from squircuit.inference import (
     CircuitDistribution,
@@ -74,7 +76,7 @@ __all__ = [
     "storage", "training", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
-    "Orthonormalised",
+    "MultivariateGaussian", "Orthonormalised", "OrthonormalisedBlock",
     # circuits
     "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph",
     "Sum", "build",

@@ -52,4 +52,5 @@ def test_balanced_units_are_multiples_of_those_before(circuit, exponent):
     for got, unit in zip(found, plain, strict=True):
         ratio = (got / unit).item() if unit != 0 else 1.0
         assert (got == 0) == (unit == 0)
-        assert abs(ratio.imag) <= 1e-12 * abs(ratio) and ratio.real > 0
+        assert abs(ratio.imag) <= 1e-12 * abs(ratio)
+        assert ratio.real > 0

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from squircuit.circuits.circuit import Circuit
 from squircuit.circuits.layers import Input, Kronecker, Layer, Sum
-from squircuit.circuits.parameter import Parameter
+from squircuit.circuits.parameter import Constraint, Parameter
 
 ODD = 200  #: exponents beyond which squares of several units together may leave the range of floats
 
@@ -100,4 +100,4 @@ def _layer(
 
 def _fixed(value: Tensor) -> Parameter:
     value = value.detach()
-    return Parameter(tuple(value.shape), "fixed", value.is_complex(), value=value)
+    return Parameter(tuple(value.shape), Constraint.FIXED, value.is_complex(), value=value)

@@ -18,7 +18,7 @@ from typing import TypeAlias, final
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.summary import table
-from squircuit.families import Family
+from squircuit.families import InputFunctions
 
 Slots: TypeAlias = range | tuple[int, ...]  #: places in a pool: a stretch, or scattered
 
@@ -84,7 +84,7 @@ class InputGroup:
     units: int
     writes: range
     variables: tuple[int, ...]
-    family: Family
+    family: InputFunctions
     weight: Use | None
     first_row: int
     learnt: Mapping[str, tuple[str, ...]]  #: family parameter -> name in the circuit of each fold's

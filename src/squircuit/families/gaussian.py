@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, Values, device_of
+from squircuit.families.base import Family, InputFunctions, Values, device_of
 from squircuit.families.checks import is_finite, require_count, require_flag, require_width, wrong
 from squircuit.families.constants import constant
 from squircuit.families.domain import Line
@@ -102,7 +102,7 @@ class Gaussian(Family):
         return self.size == 1
 
     def inner(
-        self, other: Family, values: Values | None = None, other_values: Values | None = None
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:
         if not isinstance(other, Gaussian):
             return super().inner(other, values, other_values)

@@ -138,7 +138,7 @@ class JoinedTree:
         blocks = self._blocks[variable]
         family, parameters = blocks[0].family, dict(blocks[0].parameters)
         for block in blocks[1:]:
-            family = Together(family, block.family)
+            family = Together(family.of_one_variable(), block.family.of_one_variable())
             parameters = {f"left.{name}": p for name, p in parameters.items()}
             parameters |= {f"right.{name}": p for name, p in block.parameters.items()}
         return Input(variable, family, parameters=parameters)

@@ -23,7 +23,7 @@ from torch import Tensor
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
 from squircuit.execution.scaled import log_or_nothing
-from squircuit.families import Categorical, Family
+from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.contraction import kronecker_matrices
@@ -51,9 +51,9 @@ class Units(NamedTuple):
         return Units(self.value.unsqueeze(2) * self.value.unsqueeze(1).conj(), self.scale)
 
 
-def may_spread(families: Sequence[Family]) -> bool:
+def may_spread(families: Sequence[InputFunctions]) -> bool:
     """Far out the functions of one variable, of one or several input layers, do not vanish alike."""
-    if isinstance(families[0].domain, Finite):
+    if isinstance(families[0].domains[0], Finite):
         return False
     return len(families) > 1 or not families[0].has_one_scale
 

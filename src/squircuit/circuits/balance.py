@@ -88,7 +88,7 @@ def _layer(
             return layer, torch.zeros(layer.units, dtype=torch.float64)
         weight, own = balanced_matrix(matrix, matrix.real.new_zeros(matrix.shape[1]).double())
         parameters = dict(layer.parameters)
-        return Input(layer.variable, layer.family, layer.units, _fixed(weight), 0, parameters), own
+        return Input(layer.variables, layer.family, layer.units, _fixed(weight), 0, parameters), own
     if isinstance(layer, Sum):
         below = torch.cat([exponents[item] for item in layer.inputs])
         matrix = circuit.value(layer.weight)

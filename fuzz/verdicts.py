@@ -557,11 +557,11 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
         return None
     if kind in ("partition", "marginal") and not oracle.roots_agree():
         return None
-    if kind.startswith("units.") and _orthogonal(subject, question.over or oracle.variables) is not True:
+    if kind.startswith("scalar.") and _orthogonal(subject, question.over or oracle.variables) is not True:
         return None
     # #P-hard where inputs of a sum split differently; over continuous variables there is nothing to enumerate
     hard = not oracle.splits_agree() and not _is_small(subject)
-    if kind.startswith("units.") and hard and "not decided" in error.reason:
+    if kind.startswith("scalar.") and hard and "not decided" in error.reason:
         return None
     if kind == "unitary.marginal" and not _is_unitary(subject):
         return None

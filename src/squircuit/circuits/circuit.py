@@ -112,7 +112,8 @@ class Circuit:
     @cached_property
     def domains(self) -> Mapping[int, Domain]:
         """The domain of every variable."""
-        return MappingProxyType({layer.variable: layer.family.domain for layer in self.inputs})
+        pairs = (zip(layer.variables, layer.family.domains, strict=True) for layer in self.inputs)
+        return MappingProxyType({variable: domain for each in pairs for variable, domain in each})
 
     @cached_property
     def column_domains(self) -> Domains:

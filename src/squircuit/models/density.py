@@ -13,7 +13,7 @@ from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
-from squircuit.families import Family
+from squircuit.families import InputFunctions
 from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, has_gaps, require_data
 from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms
@@ -101,7 +101,7 @@ class Density:
     @cached_property
     def _may_spread(self) -> bool:
         """Far from the data the units of a layer may differ by more than a float holds."""
-        families: dict[int, list[Family]] = {}
+        families: dict[int, list[InputFunctions]] = {}
         for group in self.network.plan.input_groups:
             for variable in group.variables:
                 families.setdefault(variable, []).append(group.family)

@@ -45,7 +45,7 @@ class Amplitudes:
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """The outputs of the input groups and their log-scales."""
         x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
-        columns = [x.index_select(1, self._network.index(g.variables, x.device)).T for g in self._groups]
+        columns = [points(group, x, self._network.index(group.columns, x.device)) for group in self._groups]
         functions, stacks = self._together.functions(columns, real), weights.stacks()
         outputs = []
         for number, group in enumerate(self._groups):

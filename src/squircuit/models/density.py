@@ -101,10 +101,10 @@ class Density:
     @cached_property
     def _may_spread(self) -> bool:
         """Far from the data the units of a layer may differ by more than a float holds."""
-        families: dict[int, list[InputFunctions]] = {}
+        families: dict[tuple[int, ...], list[InputFunctions]] = {}
         for group in self.network.plan.input_groups:
-            for variable in group.variables:
-                families.setdefault(variable, []).append(group.family)
+            for block in group.blocks:
+                families.setdefault(block, []).append(group.family)
         return any(may_spread(each) for each in families.values())
 
     def _needed_precision(self, weights: StackedWeights) -> torch.dtype:

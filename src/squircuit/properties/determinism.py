@@ -11,7 +11,7 @@ from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.properties.basis import sum_edges, too_large
-from squircuit.properties.points import grid, representatives
+from squircuit.properties.points import blocks, grid, representatives
 from squircuit.properties.structure import is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.evaluate import evaluate_input, evaluate_layers
@@ -43,6 +43,9 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     large = too_large(circuit, "deterministic")
     if large is not None:
         return large
+    for block in blocks(circuit):
+        reason = "decided for input functions of one variable only, not for those of several"
+        return Verdict("deterministic", None, reason, circuit.where(block))
     undecided: list[Sum] = []
     for layer in circuit.sums:
         rows, complete = grid(circuit, layer.scope)

@@ -76,10 +76,8 @@ class Network:
         self.tf32 = tf32
         self.index = Indices()
         self._crossed = part_with_inner_products(plan)
-        crossed = set(self._crossed.groups)
-        self._alone = [
-            g for g in plan.groups if isinstance(g, InputGroup | ProductGroup) and g not in crossed
-        ]
+        crossed = set(self._crossed.groups)  # all sums are among them
+        self._alone = [g for g in plan.groups if not isinstance(g, SumGroup) and g not in crossed]
         self._reads = _count_reads(plan)
         self._added = {
             width

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias, final
 
+from torch import Tensor
+
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.summary import table
-from squircuit.families import InputFunctions
+from squircuit.families import Family, InputFunctions
 
 Slots: TypeAlias = range | tuple[int, ...]  #: places in a pool: a stretch, or scattered
 Key: TypeAlias = tuple[int, int]  #: a layer: its width and its place in the pool
@@ -103,6 +105,10 @@ class InputGroup:
         if self.family.dimension > 1:
             self.family.of_one_variable()
         return tuple(variable for (variable,) in self.blocks)
+
+    def at(self, x: Tensor, fold: int) -> Tensor:
+        """The columns of one fold, as its family takes them: rows (n, d) → (n,), or (n, D) of a block."""
+        return x[:, self.blocks[fold][0] if isinstance(self.family, Family) else list(self.blocks[fold])]
 
     @property
     def columns(self) -> tuple[int, ...]:

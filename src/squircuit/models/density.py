@@ -83,6 +83,8 @@ class Density:
         Products of tiny factors vanish in single precision first; and a unit that is zero beside others of
         its layer counts where another variable makes up for it.
         """
+        if self.amplitudes.has_unit_scales:
+            return log_p
         zero = log_p == -torch.inf
         lost = zero if zero.ndim == 1 else zero.any(dim=1)
         if self._may_spread:

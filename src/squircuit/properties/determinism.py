@@ -43,7 +43,7 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     large = too_large(circuit, "deterministic")
     if large is not None:
         return large
-    for block in blocks(circuit):
+    for block in blocks(circuit) if circuit.sums else ():
         reason = "decided for input functions of one variable only, not for those of several"
         return Verdict("deterministic", None, reason, circuit.where(block))
     undecided: list[Sum] = []

@@ -67,8 +67,8 @@ def means(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
     Of a continuous variable E[x_v | y], of a periodic one the mean direction. Of ordered states the one
     nearest to the mean. States without an order have none, so it is the most probable one.
     """
-    found = marginals(snapshot, evidence)
-    return {v: _mean(snapshot, found, v) for v in found.points}
+    found = marginals(snapshot, evidence, tables=False)
+    return {v: _mean(snapshot, found, v) for v in {**found.points, **found.coordinates}}
 
 
 def modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from squircuit.execution.inputs import evaluate_inputs, input_norms
 from squircuit.execution.plan import InputGroup, Slots
-from squircuit.families import BlockFamily, Categorical
+from squircuit.families import BlockFamily, Categorical, MultivariateGaussian
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks
 from squircuit.inference.upward.contraction import outer
@@ -193,7 +193,7 @@ class InputMessages:
 
     def _block_squares(self, group: InputGroup, folds: Slots, watched: bool) -> Message:
         """∫ |ℓ_k|² over what each row lacks of a block, at what it shows: (F, K, B)."""
-        if group.weight is not None:
+        if group.weight is not None or (watched and not isinstance(group.family, MultivariateGaussian)):
             value, scale = self._block_matrices(group, folds, watched)
             return rescaled_units(value.diagonal(dim1=2, dim2=3).real.mT, scale.unsqueeze(1))
         logs = torch.stack([self._log_squares(group, f) for f in folds])  # (F, B, n)

@@ -303,9 +303,22 @@ class Messages:
         return value, factor, largest
 
 
-def messages(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None = None) -> Messages:
-    """All messages upwards for rows that lack the same variables (or, without alternatives, any)."""
-    weighted = frozenset() if nodes is None else frozenset(nodes.rows)
+def messages(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    nodes: Nodes | None = None,
+    watched: frozenset[int] = frozenset(),
+) -> Messages:
+    """All messages upwards for rows that lack the same variables (or, without alternatives, any).
+
+    Args:
+        snapshot: of the model.
+        evidence: the rows.
+        nodes: of weighted variables.
+        watched: variables of blocks whose distribution is asked, see
+            :attr:`squircuit.inference.upward.inputs.InputMessages.watched`.
+    """
+    weighted = watched if nodes is None else watched | frozenset(nodes.rows)
     schedule = snapshot.schedule(evidence.missing, weighted)
     return Messages(InputMessages(snapshot, evidence.x, evidence.missing, nodes), schedule)
 

@@ -12,24 +12,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from squircuit.errors import StructureError
 from squircuit.execution.plan import InputGroup
-from squircuit.families import MultivariateGaussian, OrthonormalisedBlock
+from squircuit.families import OrthonormalisedBlock
 from squircuit.families.block import places
-from squircuit.families.gaussian_algebra import products_of_roots
-from squircuit.inference.compile.compiled_circuit import Snapshot
-from squircuit.inference.upward.inputs import InputMessages, block_family, layer_values
+from squircuit.inference.upward.gaussian_terms import (
+    BLOCK,
+    GaussianTerms,
+    gaussians_of,
+    normal_rule,
+    terms_of_pairs,
+    terms_of_units,
+    transform_of,
+)
+from squircuit.inference.upward.inputs import InputMessages
+from squircuit.inference.upward.learnt_values import layer_values
 
-BLOCK = 2**21  #: numbers in one intermediate result
-REACH = 9.0
-"""Standard deviations beyond which a Gaussian is below 1e-18."""
+CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
+NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
+CLIMBS = 3  #: of which so many are followed to their tops
 
 
 @final
@@ -41,7 +46,7 @@ class Coordinate:
         rows: their numbers, (b,).
         weights: w, of any sign, (b, J).
         means: m, (b, J).
-        widths: s, (J,).
+        widths: s, (b, J).
         transform: t, or None for the identity.
     """
 
@@ -53,13 +58,7 @@ class Coordinate:
 
     def expected(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Σ_j w_j E[f(x_v)] of every row, by a rule for each Gaussian: (b,)."""
-        z, omega = (part.to(self.means) for part in normal_rule())
-
-        def of_some(weights: Tensor, means: Tensor) -> Tensor:
-            points = self.inverse(means.unsqueeze(2) + self.widths[:, None] * z)  # (b, J, Q)
-            return (weights * (function(points) @ omega)).sum(dim=1)
-
-        return self._in_parts(of_some, len(z))
+        return self._expected(lambda x, _: function(x))
 
     def mean(self) -> Tensor:
         """Σ_j w_j E[x_v], the part of E[x_v | y] that these Gaussians are: (b,)."""
@@ -72,37 +71,40 @@ class Coordinate:
         if self.transform is None:
             squares = self.widths.square() + (self.means - around.unsqueeze(1)).square()
             return (self.weights * squares).sum(dim=1)
-        z, omega = (part.to(self.means) for part in normal_rule())
-
-        def of_some(weights: Tensor, means: Tensor, around: Tensor) -> Tensor:
-            points = self.inverse(means.unsqueeze(2) + self.widths[:, None] * z)
-            return (weights * ((points - around[:, None, None]).square() @ omega)).sum(dim=1)
-
-        return self._in_parts(of_some, len(z), around)
+        return self._expected(lambda x, rows: (x - around[rows].unsqueeze(1)).square())
 
     def density(self, x: Tensor) -> Tensor:
         """Σ_j w_j N(t(x); m_j, s_j²) t′(x): (Q,) or (b, Q) → (b, Q)."""
         t, log_slope = (x, torch.zeros_like(x)) if self.transform is None else self.transform.forward(x)
-        t, log_slope = (part.expand(len(self.rows), x.shape[-1]) for part in (t, log_slope))
+        t = t.expand(len(self.rows), x.shape[-1])
+        total = torch.zeros_like(t)
+        for rows, weights, means, widths in self._counted(x.shape[-1]):
+            z = (t[rows] - means.unsqueeze(1)) / widths.unsqueeze(1)
+            total.index_add_(0, rows, (-z.square() / 2).exp() * (weights / widths).unsqueeze(1))
+        return total * log_slope.exp() / math.sqrt(2 * math.pi)
 
-        def of_some(weights: Tensor, means: Tensor, t: Tensor, log_slope: Tensor) -> Tensor:
-            z = (t.unsqueeze(2) - means.unsqueeze(1)) / self.widths  # (b, Q, J)
-            heights = (-z.square() / 2).exp() @ (weights / self.widths).unsqueeze(2)
-            return heights.squeeze(2) / math.sqrt(2 * math.pi) * log_slope.exp()
+    def _expected(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """The same of functions of points (N, Q) and the rows that they belong to, (N,)."""
+        z, omega = (part.to(self.means) for part in normal_rule(self.transform is not None))
+        total = torch.zeros_like(self.weights[:, 0])
+        for rows, weights, means, widths in self._counted(len(z)):
+            points = self.inverse(means.unsqueeze(1) + widths.unsqueeze(1) * z)
+            total.index_add_(0, rows, weights * (function(points, rows) @ omega))
+        return total
 
-        return self._in_parts(of_some, x.shape[-1], t, log_slope)
+    def _counted(self, entries: int) -> Iterator[tuple[Tensor, ...]]:
+        """Rows, weights, means and widths, (N,) each, of the Gaussians that count, so many at a time."""
+        rows, places = torch.nonzero(self.weights.abs() > NEGLIGIBLE, as_tuple=True)
+        for part in torch.split(
+            torch.arange(len(rows), device=rows.device), max(1, BLOCK // max(1, entries))
+        ):
+            at = rows[part], places[part]
+            yield at[0], self.weights[at], self.means[at], self.widths[at]
 
     def inverse(self, t: Tensor) -> Tensor:
         """x with t(x) = t."""
         found: Tensor = t if self.transform is None else self.transform.inverse(t)
         return found
-
-    def _in_parts(self, compute: Callable[..., Tensor], entries: int, *others: Tensor) -> Tensor:
-        """Rows in parts, so that intermediate results stay bounded."""
-        size = max(1, BLOCK // max(1, entries * len(self.widths)))
-        tables = (self.weights, self.means, *others)
-        parts = [compute(*part) for part in zip(*(torch.split(table, size) for table in tables), strict=True)]
-        return torch.cat(parts) if parts else self.weights.new_zeros(0)
 
 
 def coordinates(
@@ -116,59 +118,41 @@ def coordinates(
         rows: the numbers of the rows, (B,).
     """
     for (group, fold), gradient in gradients.items():
-        value, variables = inputs.watched[group, fold], group.blocks[fold]
-        for observed, some, x in inputs.patterns(variables):
+        variables, base = group.blocks[fold], gaussians_of(group)
+        shared = _shares(inputs, group, fold, gradient)
+        found: dict[int, list[tuple[Tensor, ...]]] = {v: [] for v in range(len(variables))}
+        for observed, some, x in inputs.blocks.patterns(variables):
             _, left = places(observed)
             if left:
-                terms = _terms(inputs.snapshot, group, fold, x, observed, value, gradient, some)
-                shares, means, widths = terms
-                for i, coordinate in enumerate(left):
-                    columns = gaussians_of(group).columns
-                    transform = None if columns is None else columns[coordinate]
-                    found = Coordinate(rows[some], shares, means[..., i], widths[:, i], transform)
-                    yield variables[coordinate], found
+                shares, terms = shared(observed, some, x)
+                widths = terms.widths.expand_as(terms.means)
+                for i, v in enumerate(left):
+                    found[v].append((rows[some], shares, terms.means[..., i], widths[..., i]))
+        for v, parts in found.items():
+            if parts:
+                some, shares, means, all_widths = (torch.cat(each) for each in zip(*parts, strict=True))
+                yield variables[v], Coordinate(some, shares, means, all_widths, transform_of(base, v))
 
 
-def gaussians_of(group: InputGroup) -> MultivariateGaussian:
-    """The Gaussians that the functions of a block are made of."""
-    family = block_family(group)
-    base = family.base if isinstance(family, OrthonormalisedBlock) else family
-    if not isinstance(base, MultivariateGaussian):
-        raise StructureError(
-            "made of Gaussians",
-            type(family).__name__,
-            "the distribution of a single variable of a block is known of square roots of Gaussians only",
-            "ask for log_prob or samples, or use MultivariateGaussian",
-        )
-    return base
-
-
-def _terms(
-    snapshot: Snapshot,
-    group: InputGroup,
-    fold: int,
-    x: Tensor,
-    observed: tuple[bool, ...],
-    value: Tensor,
-    gradient: Tensor,
-    rows: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares (b, J), means (b, J, M) and widths (J, M) of the Gaussians of what a block lacks."""
-    base, values = gaussians_of(group), layer_values(snapshot, group, fold)
-    given = base.given(x, observed, values)
+def _shares(
+    inputs: InputMessages, group: InputGroup, fold: int, gradient: Tensor
+) -> Callable[[tuple[bool, ...], Tensor, Tensor], tuple[Tensor, GaussianTerms]]:
+    """The Gaussians of what a block lacks in rows of one pattern, and their shares, (b, J)."""
+    base, values = gaussians_of(group), layer_values(inputs.snapshot, group, fold)
+    value, family = inputs.watched[group, fold], group.family
     if value.ndim == 2:  # squares: (n, B)
-        factor = given.factor
-        widths = factor if factor.ndim == 2 else torch.linalg.vector_norm(factor, dim=2)
-        return (gradient * value).T[rows].double(), given.means, widths
-    pairs, _ = base.pair_integrals(x, observed, values)
-    derivatives = gradient[rows].real.double()
-    family = block_family(group)
+        shares = (gradient * value).double().T.contiguous()
+        return lambda observed, rows, x: (shares[rows], terms_of_units(base, x, observed, values))
+    derivatives = gradient.real.double()
     if isinstance(family, OrthonormalisedBlock):
         mixing = family.mixing(derivatives.device)
         derivatives = mixing @ derivatives @ mixing.mT
-    centres, roots = products_of_roots(given.means, given.factor)
-    widths = torch.linalg.vector_norm(roots, dim=3)  # (n, n, M)
-    return (derivatives * pairs).flatten(1), centres.flatten(1, 2), widths.flatten(0, 1)
+
+    def of_pairs(observed: tuple[bool, ...], rows: Tensor, x: Tensor) -> tuple[Tensor, GaussianTerms]:
+        pairs, _ = base.pair_integrals(x, observed, values)
+        return (derivatives[rows] * pairs).flatten(1), terms_of_pairs(base, x, observed, values)
+
+    return of_pairs
 
 
 def even_points(parts: list[Coordinate], count: int = 257) -> Tensor:
@@ -183,12 +167,38 @@ def even_points(parts: list[Coordinate], count: int = 257) -> Tensor:
     return parts[0].inverse(t)
 
 
-@lru_cache(maxsize=1)
-def normal_rule() -> tuple[Tensor, Tensor]:
-    """Nodes and weights of expectations under the standard normal distribution: (128,) each."""
-    nodes, weights = np.polynomial.legendre.leggauss(16)
-    ends = np.linspace(-REACH, REACH, 9)
-    half, middle = np.diff(ends) / 2, (ends[1:] + ends[:-1]) / 2
-    z = torch.from_numpy((middle[:, None] + half[:, None] * nodes).flatten())
-    omega = torch.from_numpy((half[:, None] * weights).flatten()) * (-z.square() / 2).exp()
-    return z, omega / omega.sum()
+def modes(parts: list[Coordinate], rows: int) -> Tensor:
+    """argmax p(x_v | y) of every row: (n,); 0 in rows that show the variable.
+
+    From the centres of the Gaussians that are highest there, up to the tops next to the best of them.
+    """
+    like = parts[0].means
+    centres = like.new_full((rows, 0), torch.nan)
+    reaches = centres
+    for part in parts:
+        heights = part.weights.abs() / part.widths
+        best = heights.topk(min(CANDIDATES, heights.shape[1]), dim=1).indices
+        there = like.new_full((rows, best.shape[1]), torch.nan)
+        reach = torch.zeros_like(there)
+        there[part.rows], reach[part.rows] = part.means.gather(1, best), part.widths.gather(1, best)
+        centres, reaches = torch.cat([centres, there], dim=1), torch.cat([reaches, reach], dim=1)
+    heights = _heights(parts, centres)
+    best = heights.topk(min(CLIMBS, heights.shape[1]), dim=1).indices
+    centres, reaches = centres.gather(1, best), reaches.gather(1, best)
+    steps = torch.linspace(-1, 1, 9, dtype=like.dtype, device=like.device)
+    for _ in range(30):  # each round leaves a third of the range: to the precision of doubles
+        around = centres.unsqueeze(2) + reaches.unsqueeze(2) * steps  # (n, C, 9)
+        heights = _heights(parts, around.flatten(1)).reshape(around.shape)
+        top = heights.argmax(dim=2, keepdim=True)
+        centres, reaches = around.gather(2, top).squeeze(2), reaches / 3
+    tops = heights.amax(dim=2).argmax(dim=1, keepdim=True)
+    return parts[0].inverse(centres.gather(1, tops).squeeze(1).nan_to_num(0.0))
+
+
+def _heights(parts: list[Coordinate], t: Tensor) -> Tensor:
+    """p(x_v | y) at points given by t(x), −∞ where these are NaN: (n, Q) → (n, Q)."""
+    x = parts[0].inverse(t.nan_to_num(0.0))
+    total = torch.zeros_like(x)
+    for part in parts:
+        total.index_add_(0, part.rows, part.density(x[part.rows]))
+    return torch.where(t.isnan(), -torch.inf, total)

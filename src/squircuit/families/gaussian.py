@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.families.base import Family, InputFunctions, Values, device_of
-from squircuit.families.checks import is_finite, require_count, require_flag, wrong
+from squircuit.families.checks import is_finite, require_count, require_flag, require_width, wrong
 from squircuit.families.constants import constant
 from squircuit.families.domain import Line
 from squircuit.families.recurrence import FARTHEST, REACH, standardise
@@ -61,6 +61,8 @@ class Gaussian(Family):
         self._require_numbers("scale")
         if min(self._scales) <= 0:
             raise wrong(self, "scale", "is not positive", "pass only standard deviations > 0")
+        for scale in (min(self._scales), max(self._scales)):
+            require_width(self, "scale", scale)
         require_flag(self, "learnable")
 
     @property

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
+from squircuit.circuits.balance import balanced
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.properties.basis import sum_edges, too_large
@@ -46,6 +47,7 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     for block in blocks(circuit) if circuit.sums else ():
         reason = "decided for input functions of one variable only, not for those of several"
         return Verdict("deterministic", None, reason, circuit.where(block))
+    circuit = balanced(circuit)  # a product of tiny weights is not zero
     undecided: list[Sum] = []
     for layer in circuit.sums:
         rows, complete = grid(circuit, layer.scope)

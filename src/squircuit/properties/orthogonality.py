@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Kronecker, Layer, Sum
+from squircuit.circuits.balance import balanced
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
-from squircuit.properties.basis import BLOCKS, UNCLEAR, is_regular_orthogonal, sum_edges
+from squircuit.properties.basis import BLOCKS, UNCLEAR, is_regular_orthogonal, sum_edges, too_large
 from squircuit.properties.points import POINTS_LIMIT, blocks, grid, quadrature
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.unitary import is_unitary
@@ -51,9 +52,11 @@ def is_orthogonal(
     cut = [layer for layer in blocks(circuit) if layer.scope & chosen and not layer.scope <= chosen]
     if cut:
         return Verdict(name, None, f"{BLOCKS} {describe(cut[0].scope)}", circuit.where(cut[0]))
-    verdict = (
-        _by_inner_products(circuit, chosen, name, tolerance) if circuit.has_weights else _no_weights(name)
-    )
+    if circuit.has_weights:
+        scaled = circuit if too_large(circuit, name) else balanced(circuit)  # a tiny function is not zero
+        verdict = _by_inner_products(scaled, chosen, name, tolerance)
+    else:
+        verdict = _no_weights(name)
     return verdict if verdict.holds is not None else _by_theorem(circuit, over, verdict)
 
 

@@ -140,6 +140,19 @@ def test_rows_far_from_all_components_have_exact_log_densities_in_single_precisi
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-5, atol=0)
 
 
+@given(block_circuits(), st.data())
+@SOME
+def test_every_property_has_a_verdict_for_all_sets_of_variables(circuit, data):
+    verdicts = list(sq.check(circuit))
+    assert all(verdict.holds in (True, False, None) for verdict in verdicts)
+    over = data.draw(st.sampled_from(oracle.subsets(circuit.scope)[1:]))
+    for test in (sq.is_orthogonal, sq.is_regular_orthogonal, sq.is_basis_decomposable):
+        assert test(circuit, over).holds in (True, False, None)
+    if sq.is_orthogonal(circuit).holds is True:  # then Z is the sum of the squares of the weights' terms
+        z = oracle.partition(circuit)
+        assert sq.units.partition(sq.unroll(circuit)) == pytest.approx(z, rel=1e-6)
+
+
 def test_blocks_that_overlap_are_not_decided_and_not_integrated():
     first = sq.Input((0, 1), sq.MultivariateGaussian(2, 2))
     second = sq.Input((1, 2), sq.MultivariateGaussian(2, 2))

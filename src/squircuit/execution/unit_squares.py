@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.inputs import FamilyValues, lookup, points
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, Plan, SumGroup
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.families import BlockFamily, Categorical
 
 

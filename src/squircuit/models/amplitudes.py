@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs, points
+from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
-from squircuit.execution.scaled import log_sum
 from squircuit.execution.unit_squares import has_no_sums, log_unit_squares
 from squircuit.models.weights import StackedWeights
 

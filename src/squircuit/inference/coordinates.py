@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,9 +23,9 @@ from squircuit.families import OrthonormalisedBlock
 from squircuit.families.block import places
 from squircuit.inference.upward.gaussian_terms import (
     BLOCK,
+    REACH,
     GaussianTerms,
     gaussians_of,
-    normal_rule,
     terms_of_pairs,
     terms_of_units,
     transform_of,
@@ -33,6 +34,7 @@ from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.learnt_values import layer_values
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
+PANELS, NODES = 8, 16  #: of the rule of a Gaussian, beside panels that end at the knots of a transform
 NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
 CLIMBS = 3  #: of which so many are followed to their tops
 
@@ -85,20 +87,19 @@ class Coordinate:
 
     def _expected(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """The same of functions of points (N, Q) and the rows that they belong to, (N,)."""
-        z, omega = (part.to(self.means) for part in normal_rule(self.transform is not None))
+        knots = self.weights.new_tensor(() if self.transform is None else self.transform.values)
         total = torch.zeros_like(self.weights[:, 0])
-        for rows, weights, means, widths in self._counted(len(z)):
-            points = self.inverse(means.unsqueeze(1) + widths.unsqueeze(1) * z)
-            total.index_add_(0, rows, weights * (function(points, rows) @ omega))
+        for rows, weights, means, widths in self._counted((PANELS + len(knots)) * NODES):
+            z, omega = _rules((knots - means.unsqueeze(1)) / widths.unsqueeze(1))
+            values = function(self.inverse(means.unsqueeze(1) + widths.unsqueeze(1) * z), rows)
+            total.index_add_(0, rows, weights * (values * omega).sum(dim=1))
         return total
 
     def _counted(self, entries: int) -> Iterator[tuple[Tensor, ...]]:
         """Rows, weights, means and widths, (N,) each, of the Gaussians that count, so many at a time."""
         rows, places = torch.nonzero(self.weights.abs() > NEGLIGIBLE, as_tuple=True)
-        for part in torch.split(
-            torch.arange(len(rows), device=rows.device), max(1, BLOCK // max(1, entries))
-        ):
-            at = rows[part], places[part]
+        size = max(1, BLOCK // max(1, entries))
+        for at in zip(torch.split(rows, size), torch.split(places, size), strict=True):
             yield at[0], self.weights[at], self.means[at], self.widths[at]
 
     def inverse(self, t: Tensor) -> Tensor:
@@ -165,6 +166,21 @@ def even_points(parts: list[Coordinate], count: int = 257) -> Tensor:
         return low
     t = torch.linspace(float(low.min()), float(high.max()), count, dtype=torch.float64, device=low.device)
     return parts[0].inverse(t)
+
+
+def _rules(knots: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of expectations under the standard normal distribution, (N, Q) each.
+
+    Args:
+        knots: where the functions are not smooth, (N, m): panels end there.
+    """
+    ends = torch.linspace(-REACH, REACH, PANELS + 1, dtype=knots.dtype, device=knots.device)
+    ends = torch.cat([ends.expand(len(knots), -1), knots.clamp(-REACH, REACH)], dim=1).sort(dim=1).values
+    nodes, weights = (torch.from_numpy(part).to(knots) for part in np.polynomial.legendre.leggauss(NODES))
+    half, middle = ends.diff(dim=1).unsqueeze(2) / 2, (ends[:, 1:] + ends[:, :-1]).unsqueeze(2) / 2
+    z = (middle + half * nodes).flatten(1)
+    omega = (half * weights).flatten(1) * (-z.square() / 2).exp()
+    return z, omega / omega.sum(dim=1, keepdim=True)
 
 
 def modes(parts: list[Coordinate], rows: int) -> Tensor:

@@ -22,8 +22,8 @@ from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
 from squircuit.training.checkpoint import RunFolder
-from squircuit.training.feed import stream_batch
 from squircuit.training.history import in_words, log_z_text, loss_text
+from squircuit.training.intake import stream_batch
 from squircuit.training.loop import DivergedWarning
 
 

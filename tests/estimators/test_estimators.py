@@ -336,3 +336,38 @@ def test_several_members_are_the_mixture_of_models_with_other_seeds_on_trees_of_
     assert pickle.loads(pickle.dumps(mixed)).score(X) == pytest.approx(mixed.score(X))
     with pytest.raises(sq.ParameterError, match="members=0"):
         sq.estimators.SquaredCircuitDensity(members=0).fit(X)
+
+
+@pytest.mark.parametrize("make", [Density, Imputer, Outlier])
+@pytest.mark.parametrize("frame", [False, True])
+def test_rows_of_sample_weight_0_are_as_absent_bit_for_bit(make, frame):
+    X = people() if frame else points()
+    weights = np.arange(len(X)) % 3
+    some = make(**FEW).fit(X, sample_weight=weights)
+    other = make(**FEW).fit(X[weights > 0], sample_weight=weights[weights > 0])
+    assert some.history_.best.valid == other.history_.best.valid
+    if make is Outlier:
+        assert some.offset_ == other.offset_
+    pairs = zip(some.model_.parameters(), other.model_.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_sample_weights_move_the_density_where_the_weight_is():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-2, 0.5, size=(150, 1)), rng.normal(2, 0.5, size=(150, 1))])
+    weights = np.repeat([1.0, 4.0], 150)
+    grid = np.linspace(-6, 6, 1201)[:, None]
+    shares = []
+    for given in (None, weights):
+        density = Density(epochs=60, random_state=0).fit(X, sample_weight=given)
+        p = np.exp(density.score_samples(grid))
+        shares.append(p[grid[:, 0] > 0].sum() / p.sum())
+    assert shares == pytest.approx([0.5, 0.8], abs=0.06)
+
+
+def test_the_threshold_of_outliers_is_a_share_of_the_weight():
+    X, weights = points(), np.r_[np.full(60, 3.0), np.full(60, 1.0)]
+    found = Outlier(contamination=0.2, **FEW).fit(X, sample_weight=weights)
+    scores = found.score_samples(X)
+    below = weights[scores < found.offset_].sum() / weights.sum()
+    assert below <= 0.2 <= below + weights[scores == found.offset_].sum() / weights.sum()

@@ -47,7 +47,9 @@ def as_weights(values: Any, rows: int, name: str = "weights") -> Weights:
             "Fix: pass finite weights, from 0 upwards."
         )
     if not weights.any():
-        raise DataError(f"{name}: all are 0, so no row counts. Fix: pass a weight above 0 for some rows.")
+        raise DataError(
+            f"{name}: all weights are zero, so no row counts. Fix: pass one above 0 for some rows."
+        )
     return weights
 
 

@@ -82,9 +82,7 @@ class Loader(Streamed):
         self._loader, self._width, self._name = loader, width, name
         sizes = self._sizes()
         if not sizes:
-            raise DataError(
-                f"{name}: the DataLoader gives no batch. Fix: pass one of some rows, that can be read again."
-            )
+            raise self._nothing()
         self.batch = sizes[0]
         self.steps = len(sizes) - (len(sizes) > 1 and sizes[-1] < sizes[0])
         self.key = str((len(sizes), sizes[0], sizes[-1]))
@@ -102,7 +100,16 @@ class Loader(Streamed):
             )
 
     def all(self) -> Iterator[HostRows]:
-        return map(self._rows, self._read(*PLACES))
+        found = None
+        for found in self._read(*PLACES):
+            yield self._rows(found)
+        if found is None:
+            raise self._nothing()
+
+    def _nothing(self) -> DataError:
+        return DataError(
+            f"{self._name}: the DataLoader gives no batch. Fix: pass one of some rows that can be read again."
+        )
 
     def _sizes(self) -> list[int]:
         """Of the batches of an epoch."""
@@ -157,7 +164,9 @@ class Items:
 
     def read(self, parts: Sequence[NDArray[np.int64]], seeds: Sequence[Sequence[int]]) -> Iterator[HostRows]:
         """Some rows at a time; random numbers that the Dataset draws are a function of the seeds."""
-        batches = iter(DataLoader(self._dataset, batch_sampler=[part.tolist() for part in parts]))
+        loader = DataLoader(self._dataset, batch_sampler=[part.tolist() for part in parts])
+        with RandomNumbers(PLACES)():  # a loader draws a number for workers, of which there are none
+            batches = iter(loader)
         for seed in seeds:
             with RandomNumbers(seed)():
                 found = next(batches)

@@ -8,6 +8,7 @@ from squircuit import (
     errors,
     families,
     inference,
+    learning,
     networks,
     optim,
     plots,
@@ -20,6 +21,7 @@ from squircuit import (
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
+    Bins,
     BSpline,
     Categorical,
     Family,
@@ -28,7 +30,11 @@ from squircuit.families import (
     Hermite,
     Laguerre,
     Legendre,
+    Monotone,
+    MultivariateGaussian,
     Orthonormalised,
+    OrthonormalisedBlock,
+    Transformed,
 )
 from squircuit.inference import (
     CircuitDistribution,
@@ -69,11 +75,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "plots", "presets", "regions", "storage",
-    "training", "units",
+    "data", "errors", "families", "inference", "learning", "networks", "optim", "plots", "presets", "regions",
+    "storage", "training", "units",
     # input functions
-    "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
-    "Orthonormalised",
+    "BSpline", "Bins", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
+    "Monotone", "MultivariateGaussian", "Orthonormalised", "OrthonormalisedBlock", "Transformed",
     # circuits
     "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph",
     "Sum", "build",

@@ -34,6 +34,7 @@ class Snapshot:
         components: how many of the R root units belong to each of the circuits that are mixed.
         family_values: learnable parameters of a group's families.
         is_normalised: (U1)–(U3) hold: the message of a marginalised layer is the identity.
+        log_scales: for each of the circuits that are mixed, the logarithm of the factor that its values lack.
     """
 
     circuit: Circuit
@@ -44,6 +45,7 @@ class Snapshot:
     components: tuple[int, ...]
     family_values: FamilyValues
     is_normalised: bool
+    log_scales: tuple[Tensor | float, ...] = ()
 
     @property
     def plan(self) -> Plan:
@@ -100,6 +102,11 @@ class Snapshot:
                     found.setdefault(variable, []).append((group, fold))
         return found
 
+    def has_units_alone(self, variable: int) -> bool:
+        """Only squares of units are asked of all input layers over a variable, and no inner products."""
+        suffices = self.plan.squares_suffice
+        return all((group.units, group.writes[fold]) in suffices for group, fold in self.inputs[variable])
+
     @property
     def has_alternatives(self) -> bool:
         """Some sum has several inputs; their cross terms vanish while a variable below is marginalised."""
@@ -139,14 +146,14 @@ class CompiledStructure:
     def joined(self, circuit: Circuit, mixture: Tensor) -> Snapshot:
         """The joined circuit, with the weights that belong to the circuit's."""
         assert self.joined_circuit is not None
-        weights = self.joined_circuit.weights(circuit)
+        weights, log_scales = self.joined_circuit.weights(circuit)
         dtype = mixture.dtype.to_complex() if self.structure.is_complex else mixture.dtype
         stacks = [torch.stack([weights[n].to(dtype) for n in s.parameters]) for s in self.network.plan.stacks]
 
         def family_values(group: InputGroup) -> Mapping[str, Tensor]:
             return {role: torch.stack([weights[n] for n in names]) for role, names in group.learnt.items()}
 
-        return self.direct(stacks, mixture, family_values, False)
+        return replace(self.direct(stacks, mixture, family_values, False), log_scales=log_scales)
 
 
 def constant(value: Tensor) -> Tensor:

@@ -4,6 +4,9 @@ Products over a scope S split it in one way, S = S₁ ∪ … ∪ S_N. So with U
 other, U_S = M_S (U_{S₁} ⊗ … ⊗ U_{S_N}): a tree tensor network with one tensor a scope, in which no sum has
 several inputs, so that cross terms need no care. Its columns number ∏|U_{S_i}|: for circuits that sum several
 products over one scope, which are small or written by hand.
+
+Weights of sums one below the other are multiplied, and products of many may leave the range of floats. So
+units are balanced (:mod:`squircuit.circuits.balance`), and only the exponents of roots are left over.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.balance import balanced_matrix, power_of_two, product_exponents
 from squircuit.circuits.layers import have_same_functions, is_product
 from squircuit.families import Together
 from squircuit.regions.scope import Scope
@@ -47,12 +51,19 @@ class JoinedCircuit:
         roots = [self.trees[root].root if root in self.trees else root for root in circuit.roots]
         self.structure = Circuit(roots, root_weights=circuit.root_weights, initial=False)
 
-    def weights(self, circuit: Circuit) -> dict[str, Tensor]:
-        """The values of all parameters of the structure, differentiable in those of the circuit."""
+    def weights(self, circuit: Circuit) -> tuple[dict[str, Tensor], tuple[Tensor | float, ...]]:
+        """The values of all parameters of the structure, differentiable in those of the circuit.
+
+        Returns:
+            Them, and for every root layer the logarithm of the factor that its values lack.
+        """
         made: dict[Parameter, Tensor] = {}
-        for tree in self.trees.values():
-            made |= tree.weights(circuit)
-        return {n: made[p] if p in made else circuit.value(p) for n, p in self.structure.parameters.items()}
+        lacking: dict[Layer, Tensor] = {}
+        for root, tree in self.trees.items():
+            values, lacking[root] = tree.weights(circuit)
+            made |= values
+        named = {n: made[p] if p in made else circuit.value(p) for n, p in self.structure.parameters.items()}
+        return named, tuple(lacking.get(root, 0.0) for root in circuit.roots)
 
 
 @final
@@ -82,19 +93,34 @@ class JoinedTree:
         self._parameters: dict[Scope, Parameter] = {}
         self.root = self._made()
 
-    def weights(self, circuit: Circuit) -> dict[Parameter, Tensor]:
-        """The values of the tree's own parameters, differentiable in those of the circuit."""
+    def weights(self, circuit: Circuit) -> tuple[dict[Parameter, Tensor], Tensor]:
+        """The values of the tree's own parameters, differentiable in those of the circuit.
+
+        Returns:
+            Them, and the logarithm of the factor that the root's values lack.
+        """
+        like = _like(circuit)
         maps: dict[Layer, Tensor] = {}
+        exponents: dict[Layer, Tensor] = {}
         for layer in self.circuit.layers:
             if isinstance(layer, Input):
-                maps[layer] = self._input_map(circuit, layer)
+                functions = torch.zeros(layer.family.size, dtype=torch.float64, device=like.device)
+                matrix, exponents[layer] = balanced_matrix(_matrix(circuit, layer, like), functions)
+                maps[layer] = self._input_map(matrix, layer)
             elif isinstance(layer, Sum):
-                maps[layer] = self._sum_map(circuit, layer, maps)
-        like = _like(circuit)
-        return {
+                below = torch.cat([exponents[item] for item in layer.inputs])
+                matrix, exponents[layer] = balanced_matrix(_matrix(circuit, layer, like), below)
+                maps[layer] = self._sum_map(matrix, layer, maps)
+            else:
+                exponents[layer] = product_exponents(layer, exponents)
+        values = {
             self._parameters[scope]: torch.cat([self._map(layer, maps, like) for layer in members])
             for scope, members in self._members.items()
         }
+        (root,) = self.circuit.roots
+        most, last = exponents[root].amax(), self._parameters[self.circuit.scope]
+        values[last] = values[last] * power_of_two(exponents[root] - most).unsqueeze(1).to(like.real.dtype)
+        return values, most * math.log(2)
 
     # ------------------------------------------------------------------ structure
 
@@ -112,7 +138,7 @@ class JoinedTree:
         blocks = self._blocks[variable]
         family, parameters = blocks[0].family, dict(blocks[0].parameters)
         for block in blocks[1:]:
-            family = Together(family, block.family)
+            family = Together(family.of_one_variable(), block.family.of_one_variable())
             parameters = {f"left.{name}": p for name, p in parameters.items()}
             parameters |= {f"right.{name}": p for name, p in block.parameters.items()}
         return Input(variable, family, parameters=parameters)
@@ -128,22 +154,17 @@ class JoinedTree:
     def _width(self, scope: Scope) -> int:
         return sum(layer.units for layer in self._members[scope])
 
-    def _input_map(self, circuit: Circuit, layer: Input) -> Tensor:
-        blocks = self._blocks[layer.variable]
-        matrix = circuit.matrix(layer)
-        like = _like(circuit)
-        matrix = torch.eye(layer.units, dtype=like.dtype, device=like.device) if matrix is None else matrix
+    def _input_map(self, matrix: Tensor, layer: Input) -> Tensor:
         start = 0
-        for block in blocks:
+        for block in self._blocks[layer.variable]:
             if have_same_functions(block, layer):
                 break
             start += block.family.size
         after = self._columns(layer.scope) - start - layer.family.size
-        return torch.nn.functional.pad(matrix.to(like.dtype), (start, after))
+        return torch.nn.functional.pad(matrix, (start, after))
 
-    def _sum_map(self, circuit: Circuit, layer: Sum, maps: Mapping[Layer, Tensor]) -> Tensor:
-        weight = circuit.value(layer.weight).to(_like(circuit).dtype)
-        blocks = torch.split(weight, [item.units for item in layer.inputs], dim=1)
+    def _sum_map(self, matrix: Tensor, layer: Sum, maps: Mapping[Layer, Tensor]) -> Tensor:
+        blocks = torch.split(matrix, [item.units for item in layer.inputs], dim=1)
         terms = [self._times(block, item, maps) for block, item in zip(blocks, layer.inputs, strict=True)]
         return torch.stack(terms).sum(dim=0)
 
@@ -207,6 +228,14 @@ def _unravelled(layer: Layer, unit: int) -> list[int]:
         unit, place = divmod(unit, item.units)
         units.append(place)
     return units[::-1]
+
+
+def _matrix(circuit: Circuit, layer: Sum | Input, like: Tensor) -> Tensor:
+    """W of a layer, the identity where it has none."""
+    matrix = circuit.matrix(layer)
+    if matrix is None:
+        return torch.eye(layer.units, dtype=like.dtype, device=like.device)
+    return matrix.to(like.dtype)
 
 
 def _name(scope: Scope) -> str:

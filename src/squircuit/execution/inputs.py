@@ -24,6 +24,20 @@ FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 """The values of the learnable parameters of a group's families."""
 
 
+def points(group: InputGroup, x: Tensor, columns: Tensor) -> Tensor:
+    """Where the families of a group are evaluated: (F, B), or (F, B, D) of blocks of D variables.
+
+    Args:
+        group: the group, of F layers.
+        x: rows of data, (B, d).
+        columns: the group's, as a tensor of indices.
+    """
+    found = x.index_select(1, columns)
+    if isinstance(group.family, Family):
+        return found.T
+    return found.reshape(len(x), group.folds, -1).transpose(0, 1)
+
+
 def evaluate_inputs(
     group: InputGroup,
     x: Tensor,
@@ -37,8 +51,8 @@ def evaluate_inputs(
 
     Args:
         group: the group, of F layers with K units.
-        x: the group's columns of the data, (F, B); floats in double precision, since large numbers that
-            differ by little are told apart only after a location has been subtracted.
+        x: the group's columns of the data, see :func:`points`; floats in double precision, since large
+            numbers that differ by little are told apart only after a location has been subtracted.
         weight: (F or 1, rows, n), or None.
         values: learnable parameters of the families, (F, …) each.
         dtype: of the result, real or complex.
@@ -170,7 +184,7 @@ def input_gram(
     """
     if weight is None:
         return _functions_gram(group, family_values, device).expand(group.folds, -1, -1)
-    rows = weight[:, group.first_row : group.first_row + group.units]
+    rows = _own_rows(group, weight)
     if group.family.is_orthonormal:
         gram: Tensor = _OwnGram.apply(rows, allow_tf32)  # type: ignore[no-untyped-call]
         return gram.expand(group.folds, -1, -1)
@@ -192,7 +206,7 @@ def input_norms(
     """
     if weight is None:
         return _functions_norms(group.family, values, device)
-    rows = weight[:, group.first_row : group.first_row + group.units]
+    rows = _own_rows(group, weight)
     if group.family.is_orthonormal:
         return (rows * rows.conj()).real.sum(dim=2)
     functions = _functions_gram(group, lambda _: values, device)
@@ -240,3 +254,8 @@ def _fixed_gram(family: InputFunctions, device: torch.device) -> Tensor:
     """Made once: quadrature takes a while, and a CUDA graph cannot copy from the host."""
     with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode
         return family.gram().unsqueeze(0).to(device)
+
+
+def _own_rows(group: InputGroup, weight: Tensor) -> Tensor:
+    """The rows that the layers of a group take of matrices that others use as well: (F or 1, K, n)."""
+    return weight[:, group.first_row : group.first_row + group.units]

@@ -98,8 +98,9 @@ class Snapshot:
         found: dict[int, list[tuple[InputGroup, int]]] = {}
         for group in self.plan.groups:
             if isinstance(group, InputGroup):
-                for fold, variable in enumerate(group.variables):
-                    found.setdefault(variable, []).append((group, fold))
+                for fold, block in enumerate(group.blocks):
+                    for variable in block:
+                        found.setdefault(variable, []).append((group, fold))
         return found
 
     def has_units_alone(self, variable: int) -> bool:

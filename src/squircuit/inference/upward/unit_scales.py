@@ -20,9 +20,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
@@ -93,7 +93,7 @@ def needs_unit_scales(
         least, most = x.new_full((len(x),), torch.inf), x.new_full((len(x),), -torch.inf)
         for group, fold in layers:
             values = layer_values(snapshot, group, fold)
-            functions, scale = group.family.evaluate_separately(x[:, variable].detach(), values)
+            functions, scale = group.family.evaluate_separately(group.at(x, fold).detach(), values)
             sizes = scale + functions.detach().abs().log()
             there = functions != 0
             least = torch.minimum(least, torch.where(there, sizes, torch.inf).amin(dim=1))
@@ -194,8 +194,10 @@ class _Layers:
 
     def _layer(self, group: InputGroup | SumGroup | ProductGroup, fold: int) -> Units:
         if isinstance(group, InputGroup):
-            make = self._integral if self.missing[group.variables[fold]] else self._input
-            return make(group, fold)
+            if not any(self.missing[v] for v in group.blocks[fold]):
+                return self._input(group, fold)
+            assert self.missing[group.variables[fold]]
+            return self._integral(group, fold)
         if isinstance(group, ProductGroup):
             return self._product(group.branch, fold)
         weight = self.snapshot.network.weight(self.snapshot.stacks, group.weight)
@@ -205,14 +207,13 @@ class _Layers:
 
     def _input(self, group: InputGroup, fold: int) -> Units:
         """W φ(x)."""
-        variable = group.variables[fold]
-        column, weight = self.x[:, variable], _weight(self.snapshot, group, fold)
+        columns, weight = group.at(self.x, fold), _weight(self.snapshot, group, fold)
         if isinstance(group.family, Categorical) and weight is not None:
-            value = weight.T[column.long()]
+            value = weight.T[columns.long()]
             return _balanced(value, torch.zeros_like(value.real))
         values = layer_values(self.snapshot, group, fold)
-        functions, scale = group.family.evaluate_separately(column, values)
-        scale = scale - self.references[:, variable, None] / 2
+        functions, scale = group.family.evaluate_separately(columns, values)
+        scale = scale - self.references[:, list(group.blocks[fold])].sum(dim=1, keepdim=True) / 2
         units = _balanced(functions.to(self.snapshot.dtype), scale)
         return units if weight is None else _sum([weight], [units])
 

@@ -1,0 +1,332 @@
+"""The best density of a table by one call: many candidates, weighed by rows that they have not seen."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from squircuit.data import Dataset, Rows, Table
+from squircuit.errors import DataError, ParameterError, SquircuitError
+from squircuit.learning.candidates import KINDS, candidates
+from squircuit.learning.members import Candidate, Member, part_of
+from squircuit.learning.report import Progress
+from squircuit.learning.stacking import stacking_weights
+from squircuit.models import SquaredCircuit, mixture
+from squircuit.models.training_table import training_table
+
+FEW_ROWS = 4000
+"""Below, every row is held out once, in one of the folds; above, a part of the rows is."""
+FOLDS = 5
+HELD_OUT = 0.1
+MOST_HELD_OUT = 10_000
+"""Rows: the weights of some dozens of members are known well enough from these."""
+Places = NDArray[np.int64]
+
+
+def learn(
+    data: Any,
+    valid: Any = None,
+    *,
+    minutes: float | None = None,
+    members: Sequence[str] = KINDS,
+    weights: Any = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+) -> SquaredCircuit:
+    r"""The density of a table, as the best mixture of many that were tried,
+
+    .. math:: p(x) = \sum_m w_m\, p_m(x), \qquad \int p = 1.
+
+    It looks at the rows, the columns and their types, and chooses candidates: mixtures of Gaussians and
+    categories on columns as they are and on transformed ones, with several numbers of components, and
+    circuits on the Chow–Liu tree. Each learns from some of the rows; the weights w are those that are best on
+    the others (:func:`squircuit.stack`). Members without weight are dropped, and the others learn from all
+    rows. The result is one squared circuit, which answers every question exactly.
+
+    Ctrl-C ends the search: what has been learnt until then is weighed.
+
+    Args:
+        data: a Table, a Dataset (its training rows), or what :func:`squircuit.data.table` takes: an array, a
+            tensor, a data frame. Missing cells (NaN) are marginalised, also in learning.
+        valid: rows by which members are weighed, likewise; None: below 4,000 rows each fifth of the rows is
+            held out in turn, above a tenth of them once.
+        minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
+            cores.
+        members: kinds of candidates: "mixtures", "trees".
+        weights: of the rows, (n,) numbers ≥ 0.
+        seed: of all that is random.
+        device: to learn on, such as "cuda".
+        progress: show what is done and, at the end, a table of the members.
+
+    Returns:
+        The model; its `notes` say what was tried and what it weighs.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> height = rng.normal(1.7, 0.1, 300)
+        >>> people = {"height": height, "weight": 70 + 60 * (height - 1.7) + rng.gamma(2.0, 4.0, 300)}
+        >>> model = learn(people, progress=False, members=["mixtures"])
+        >>> model.log_prob([[1.7, 75.0], [1.7, np.nan]]).shape, model.sample(3, seed=0).shape
+        (torch.Size([2]), torch.Size([3, 2]))
+    """
+    table = _table(data)
+    held = _valid_rows(table, data, valid)
+    search = _Search(table, held, _row_weights(weights, len(table)), seed, torch.device(device))
+    budget = Budget.of(table, minutes)
+    chosen = candidates(table, members, budget.work)
+    with Progress(chosen, table, enabled=progress) as shown:
+        tried = list(search.tried(chosen, budget, shown))
+        shares = _weighed(search, tried)
+        model = _model(search, tried, shares, shown)
+    model.notes = {"learn": _notes(table, search, tried, shares)}
+    shown.table(model.notes["learn"])
+    return model
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """How long a search may take.
+
+    Args:
+        seconds: no candidate is begun after.
+    """
+
+    seconds: float
+    started: float = field(default_factory=time.monotonic)
+
+    SPEED = 4e9
+    """Multiplications a second, about, of what members cost on two cores."""
+
+    @classmethod
+    def of(cls, table: Table, minutes: float | None) -> Budget:
+        """As the user says, or by the number of cells: a minute for 400,000 and eight for 3,000,000."""
+        if minutes is None:
+            return cls(60 * min(8.0, max(1.0, table.rows.size / 4e5)))
+        if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
+            raise ParameterError(f"minutes={minutes!r}. Fix: pass a number of minutes above 0, such as 2.")
+        return cls(60.0 * minutes)
+
+    @property
+    def work(self) -> float:
+        """Multiplications that it is enough for, about: candidates are chosen by it, so not by chance."""
+        return self.seconds * self.SPEED
+
+    @property
+    def is_spent(self) -> bool:
+        return time.monotonic() - self.started > self.seconds
+
+
+@final
+@dataclass(frozen=True)
+class Tried:
+    """A candidate, and how well it knows the rows that were held out from it.
+
+    Args:
+        candidate: what was tried.
+        scores: log-likelihoods of all held-out rows.
+        member: what it has learnt, where that was from most rows; None of folds.
+        seconds: that it took.
+        failed: why it has no scores.
+    """
+
+    candidate: Candidate
+    scores: Tensor | None
+    member: Member | None
+    seconds: float
+    failed: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class _Search:
+    """The rows of a search, and how they are split.
+
+    Args:
+        table: all training rows.
+        valid: rows to weigh members by, or None.
+        weights: of the rows of the table, or None.
+        seed: of splits and members.
+        device: to learn on.
+    """
+
+    table: Table
+    valid: Rows[Any] | None
+    weights: Tensor | None
+    seed: int
+    device: torch.device
+
+    def splits(self) -> Iterator[tuple[Places, Places]]:
+        """The rows that are learnt from and those that are held out; all are held out once below some rows."""
+        count = len(self.table)
+        order = np.random.default_rng(self.seed).permutation(count)
+        if count < FEW_ROWS:
+            parts = np.array_split(order, min(FOLDS, count))
+            for part in parts:
+                yield np.setdiff1d(order, part), np.sort(part)
+        else:
+            held = min(MOST_HELD_OUT, int(HELD_OUT * count))
+            yield np.sort(order[held:]), np.sort(order[:held])
+
+    @property
+    def has_folds(self) -> bool:
+        return self.valid is None and len(self.table) < FEW_ROWS
+
+    def tried(self, chosen: Sequence[Candidate], budget: Budget, shown: Progress) -> Iterator[Tried]:
+        """Candidate by candidate, until the time is over or the user interrupts."""
+        for number, candidate in enumerate(chosen):
+            if number and budget.is_spent:
+                break
+            try:
+                tried = self._try(candidate, self.seed + number)
+            except KeyboardInterrupt:
+                if not number:
+                    raise
+                break
+            shown.tried(candidate, None if tried.scores is None else tried.scores.mean().item())
+            yield tried
+
+    def _try(self, candidate: Candidate, seed: int) -> Tried:
+        started, member = time.monotonic(), None
+        try:
+            if self.valid is not None:
+                member = candidate.fit(self.table, self.valid, self.weights, seed, self.device)
+                scores = member.log_prob(self.valid)
+            elif self.has_folds:
+                scores = self._cross_validated(candidate, seed)
+            else:
+                ((kept, held),) = self.splits()
+                rows = self.table.cells.take(held)
+                part = part_of(self.table, kept)
+                member = candidate.fit(part, rows, _some(self.weights, kept), seed, self.device)
+                scores = member.log_prob(rows)
+        except SquircuitError as error:
+            return Tried(candidate, None, None, time.monotonic() - started, str(error))
+        return Tried(candidate, scores, member, time.monotonic() - started)
+
+    def _cross_validated(self, candidate: Candidate, seed: int) -> Tensor:
+        scores = torch.empty(len(self.table), dtype=torch.float64)
+        for kept, held in self.splits():
+            part = part_of(self.table, kept)
+            member = candidate.fit(part, None, _some(self.weights, kept), seed, self.device)
+            scores[held] = member.log_prob(self.table.cells.take(held))
+        return scores
+
+    def held_weights(self) -> Tensor | None:
+        """Of the held-out rows, in the order of the scores."""
+        if self.weights is None or self.valid is not None:
+            return None
+        if self.has_folds:
+            return self.weights
+        ((_, held),) = self.splits()
+        return self.weights[held]
+
+    def everything(self) -> tuple[Table, Tensor | None]:
+        """All rows, with those that weigh the members, and their weights."""
+        if self.valid is None:
+            return self.table, self.weights
+        host = Rows(np.asarray(self.valid.x), np.asarray(self.valid.missing))
+        cells = Rows.joined([self.table.cells, host])
+        weights = None
+        if self.weights is not None:
+            weights = torch.cat([self.weights, self.weights.mean().expand(len(host))])
+        return Table(cells, self.table.schema, self.table.source, self.table.shape), weights
+
+
+def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
+    """The share of each that was tried; 0 of those that failed."""
+    good = [number for number, one in enumerate(tried) if one.scores is not None]
+    if not good:
+        reasons = "; ".join(dict.fromkeys(one.failed for one in tried))
+        raise DataError(f"no candidate could learn from these rows: {reasons}")
+    shares = torch.zeros(len(tried), dtype=torch.float64)
+    scores = torch.stack([s for one in tried if (s := one.scores) is not None])
+    shares[good] = stacking_weights(scores, search.held_weights())
+    return shares
+
+
+def _model(search: _Search, tried: Sequence[Tried], shares: Tensor, shown: Progress) -> SquaredCircuit:
+    """The members that have a share, learnt from all rows, as one."""
+    table, weights = search.everything()
+    kept = [number for number, share in enumerate(shares.tolist()) if share > 0]
+    models = []
+    for place, number in enumerate(kept):
+        one = tried[number]
+        if one.member is None:
+            member = one.candidate.fit(table, None, weights, search.seed + number, search.device)
+        else:
+            member = one.member.refitted(table, weights, search.seed + number)
+        models.append(member.model().to(search.device))
+        shown.refitted(place + 1, len(kept))
+    made = models[0] if len(models) == 1 else mixture(models, shares[kept].tolist())
+    made.schema = table.schema
+    return made.eval()
+
+
+def _notes(table: Table, search: _Search, tried: Sequence[Tried], shares: Tensor) -> dict[str, Any]:
+    """What was tried, best first, as JSON data."""
+    how = "given rows" if search.valid is not None else f"{FOLDS} folds" if search.has_folds else "a tenth"
+    rows = [
+        {
+            "candidate": one.candidate.name,
+            "share": share,
+            "score": None if one.scores is None else one.scores.mean().item(),
+            "seconds": round(one.seconds, 2),
+            **({"failed": one.failed} if one.failed else {}),
+        }
+        for one, share in zip(tried, shares.tolist(), strict=True)
+    ]
+    order = sorted(rows, key=lambda row: (-row["share"], -(row["score"] or -math.inf)))
+    return {"rows": len(table), "columns": len(table.columns), "held out": how, "members": order}
+
+
+def _table(data: Any) -> Table:
+    table = training_table(data)
+    if len(table.shape) > 1:
+        raise ParameterError(
+            f"learn is for tables, and a row of this data is an image of shape {table.shape}. "
+            "Fix: model = sq.model_for(data), then sq.fit(model, data)."
+        )
+    return table
+
+
+def _valid_rows(table: Table, data: Any, valid: Any) -> Rows[Any] | None:
+    """Held-out rows as the table encodes them."""
+    if valid is None and isinstance(data, Dataset):
+        valid = data.valid
+    if valid is None:
+        return None
+    if isinstance(valid, Table):
+        difference = valid.schema.difference(table.schema)
+        if difference:
+            raise DataError(
+                f"valid: {difference}, so its numbers mean something else. Fix: read it like the training "
+                "rows, sq.data.read(path, like=table)."
+            )
+        return valid.cells
+    return table.schema.encode(valid)
+
+
+def _row_weights(weights: Any, count: int) -> Tensor | None:
+    if weights is None:
+        return None
+    found = torch.as_tensor(np.asarray(weights), dtype=torch.float64)
+    if found.shape != (count,) or not bool((found >= 0).all() & found.isfinite().all() & (found.sum() > 0)):
+        raise ParameterError(
+            f"weights of shape {tuple(found.shape)} for {count} rows. Fix: pass a finite number ≥ 0 for each "
+            "row, and some above 0."
+        )
+    return found
+
+
+def _some(weights: Tensor | None, chosen: Places) -> Tensor | None:
+    return None if weights is None else weights[chosen]

@@ -31,14 +31,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import squircuit as sq
-from squircuit.inference import likelihood
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.compile.schedule import Form
 from squircuit.inference.evidence import Evidence, as_evidence
-from squircuit.inference.leaf_draws import Points
-from squircuit.inference.leaves import Leaves
 from squircuit.inference.marginals import node_densities
-from squircuit.inference.messages import Messages
-from squircuit.inference.schedule import Form
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.sampling.draws import Points
+from squircuit.inference.upward.batches import blocks
+from squircuit.inference.upward.inputs import InputMessages
+from squircuit.inference.upward.messages import Messages, log_total
 
 
 def image_model(side: int, units: int, product: str, device: str) -> sq.SquaredCircuit:
@@ -125,9 +125,9 @@ def all_matrices(model: sq.SquaredCircuit, evidence: Evidence) -> Tensor:
     schedule = snapshot.schedules((Form.MATRIX,) * evidence.x.shape[1])
     rows = torch.arange(len(evidence), device=evidence.x.device)
     parts = []
-    for block in likelihood.blocks(rows, schedule):
+    for block in blocks(rows, schedule):
         part = evidence.take(block)
-        parts.append(likelihood.log_total(Messages(Leaves(snapshot, part.x, part.missing), schedule)))
+        parts.append(log_total(Messages(InputMessages(snapshot, part.x, part.missing), schedule)))
     return torch.cat(parts)
 
 

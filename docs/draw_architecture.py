@@ -40,6 +40,7 @@ WORDS = {
     "networks": ("tensor networks in and out", TEAL),
     "optim": ("optimisers for semi-unitary weights", TEAL),
     "training": ("from data to a trained model", AMBER),
+    "learning": ("what is learnt without gradients", AMBER),
     "presets": ("options worth having a name", TEAL),
     "plots": ("pictures of all that", TEAL),
     "estimators": ("the door for scikit-learn", TEAL),

@@ -8,6 +8,7 @@ from squircuit import (
     errors,
     families,
     inference,
+    learning,
     networks,
     optim,
     plots,
@@ -69,8 +70,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     # the folders
-    "data", "errors", "families", "inference", "networks", "optim", "plots", "presets", "regions", "storage",
-    "training", "units",
+    "data", "errors", "families", "inference", "learning", "networks", "optim", "plots", "presets", "regions",
+    "storage", "training", "units",
     # input functions
     "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Orthonormalised",

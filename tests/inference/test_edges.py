@@ -11,7 +11,7 @@ import torch
 import oracle
 import squircuit as sq
 from query_laws import close, log_marginals, random_mask
-from squircuit.inference import likelihood, messages
+from squircuit.inference.upward import batches
 
 
 def model_of(dtype=torch.complex128, **options):
@@ -55,7 +55,7 @@ def test_results_do_not_depend_on_the_order_or_the_grouping_of_rows(monkeypatch)
         assert torch.allclose(together, single, atol=1e-12)
         assert torch.allclose(together[order], model.log_prob(rows[order], masks[order]), atol=1e-12)
         for is_cheaper in (True, False):  # as matrices of all rows, or mask by mask
-            monkeypatch.setattr(likelihood, "_is_cheaper_together", lambda *_, answer=is_cheaper: answer)
+            monkeypatch.setattr(batches, "_is_cheaper_together", lambda *_, answer=is_cheaper: answer)
             assert torch.allclose(together, model.log_prob(rows, masks), atol=1e-12)
             found = model.marginals(given=rows, missing=masks)
             again = model.marginals(given=rows[order], missing=masks[order])
@@ -67,7 +67,7 @@ def test_batches_are_cut_so_that_memory_is_bounded_without_changing_the_result(m
     rows, masks = oracle.some_rows(circuit, 9), random_mask(circuit, 9, 0)
     with torch.no_grad():
         whole = model.log_prob(rows, masks)
-        monkeypatch.setitem(messages.BLOCK, "cpu", 64)
+        monkeypatch.setitem(batches.BLOCK, "cpu", 64)
         assert torch.allclose(model.log_prob(rows, masks), whole, atol=1e-12)
 
 

@@ -37,7 +37,7 @@ from squircuit.cli.writing import (
 )
 from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError
-from squircuit.inference.conditional import HOW
+from squircuit.inference.imputation import HOW
 from squircuit.models import SquaredCircuit
 
 IMAGES = 8

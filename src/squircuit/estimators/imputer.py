@@ -15,7 +15,7 @@ from squircuit.data import Column, Rows
 from squircuit.data.cells import Cells, numbers
 from squircuit.data.frames import make_frame
 from squircuit.estimators.base import CircuitEstimator, cells_of, decoded, frame_kind, levels
-from squircuit.inference.conditional import require_how
+from squircuit.inference.imputation import require_how
 
 BLOCK = 512  #: rows whose marginals are in memory at once
 

@@ -1,7 +1,9 @@
 """Questions to a circuit: partition functions, marginals, conditionals, samples of its square.
 
 On symbolic circuits the three algorithms of the paper (``orthogonal``, ``unitary``, ``squared``);
-on models, whose methods call them, the folded and scaled ones, from ``schedule`` to ``walk``.
+on models, whose methods call them, one file a question (``likelihood``, ``marginals``, ``expectation``,
+``imputation``), by three steps: ``compile`` for a mask, send messages ``upward``, and for samples walk down
+again (``sampling``).
 """
 
 from squircuit.inference import orthogonal, unitary

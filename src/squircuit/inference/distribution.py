@@ -14,11 +14,11 @@ from torch.distributions.constraints import Constraint
 
 from squircuit.circuits import Circuit
 from squircuit.errors import DataError
-from squircuit.inference.evidence import Evidence, as_evidence
-from squircuit.inference.likelihood import log_marginal, log_ratio, require_positive
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.evidence import Evidence, as_evidence, require_positive
+from squircuit.inference.likelihood import log_marginal, log_ratio
 from squircuit.inference.marginals import Marginals, marginals
-from squircuit.inference.sampling import make_generator, require_count, sample
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.sampling.sample import make_generator, require_count, sample
 
 
 @final

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,7 +13,11 @@ from squircuit.circuits import Circuit
 from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError, require_unmasked
 from squircuit.execution.derivatives import require_no_batch
+from squircuit.reference.data import as_variables
 from squircuit.reference.numeric import as_tensor
+from squircuit.regions.scope import describe
+
+Variables: TypeAlias = Iterable[int] | Tensor | None  #: numbers of variables, or booleans (d,) or (n, d)
 
 ROWS = 2**16  #: checked at a time
 
@@ -139,3 +143,41 @@ def _as_booleans(missing: Any, d: int) -> Tensor:
         raise ParameterError(
             f"missing={shown[:60]} is no mask. Fix: pass ({d},) booleans, True where an entry is missing"
         ) from error
+
+
+def require_positive(log_p: Tensor, rows: Tensor) -> None:
+    """Refuse to condition on what cannot happen."""
+    if bool((log_p == -torch.inf).any()):
+        row = int(rows[int(torch.nonzero(log_p == -torch.inf)[0])])
+        raise DataError(
+            f"row {row}: the evidence has probability zero, so nothing is conditional on it. Fix: check the "
+            "observed values, or mark some as missing; where all are missing, the model is 0 everywhere"
+        )
+
+
+def select(circuit: Circuit, variables: Variables, rows: int, device: torch.device) -> Tensor:
+    """Variables as booleans (n, d); None is none of them."""
+    shape = (rows, circuit.num_variables)
+    if isinstance(variables, (list, tuple, np.ndarray)) and np.asarray(variables).dtype == bool:
+        variables = torch.as_tensor(np.asarray(variables))
+    if isinstance(variables, Tensor) and variables.dtype == torch.int64:
+        variables = variables.tolist()
+    if isinstance(variables, Tensor) and variables.dtype == torch.bool:
+        if variables.shape not in (shape, shape[1:]):
+            raise ParameterError(
+                f"a mask of variables has shape {tuple(variables.shape)}. Fix: pass {shape[1:]} or {shape}."
+            )
+        return variables.to(device).expand(shape)
+    chosen = as_variables(circuit, () if variables is None else variables)
+    mask = torch.tensor([v in chosen for v in range(circuit.num_variables)], device=device)
+    return mask.expand(shape)
+
+
+def require_disjoint(of: Tensor, given: Tensor) -> None:
+    """No variable is asked for and given at once."""
+    both = (of & given).any(dim=0)
+    if bool(both.any()):
+        shared = frozenset(torch.nonzero(both).flatten().tolist())
+        raise ParameterError(
+            f"log_conditional: {describe(shared)} are both in of= and in given=. Fix: take them out of one."
+        )

@@ -7,19 +7,21 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from squircuit.errors import DataError, ParameterError
 from squircuit.execution.precision import recomputed, tf32
 from squircuit.execution.scaled import log_sum
-from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete, nothing_observed
-from squircuit.inference.leaves import Leaves
-from squircuit.inference.messages import Messages, block_size
-from squircuit.inference.nodes import Nodes
-from squircuit.inference.schedule import Form, Forms, Schedule
-from squircuit.inference.snapshot import Snapshot
-from squircuit.inference.unit_scales import log_totals as log_totals_of_units
-from squircuit.inference.unit_scales import needs_unit_scales
-
-STEP_COST = {"cpu": 2e6, "cuda": 1e9}  #: what starting a step costs, in multiplications
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.evidence import (
+    Evidence,
+    distinct_masks,
+    is_discrete,
+    nothing_observed,
+    require_positive,
+)
+from squircuit.inference.normalisation import require_density
+from squircuit.inference.upward.batches import batches, blocks
+from squircuit.inference.upward.inputs import InputMessages
+from squircuit.inference.upward.messages import Messages, log_total, log_totals, messages
+from squircuit.inference.upward.unit_scales import log_totals_by_unit, needs_unit_scales
 
 
 @tf32(False)
@@ -63,20 +65,25 @@ def log_ratio(snapshot: Snapshot, evidence: Evidence, condition: Evidence) -> Te
     return (joint - given.repeat(times) + apart).to(snapshot.mixture.dtype)
 
 
+def log_conditional(snapshot: Snapshot, evidence: Evidence, of: Tensor, given: Tensor) -> Tensor:
+    """log p(x_of | x_given) = log p(x_of, x_given) − log p(x_given), all other variables marginalised.
+
+    Args:
+        snapshot: of the model.
+        evidence: n rows; what they lack is neither in ``of`` nor in ``given``.
+        of, given: booleans (n, d), disjoint.
+
+    Returns:
+        (n,).
+    """
+    shown, known = (Evidence(evidence.x, evidence.missing | ~which) for which in (of | given, given))
+    return log_ratio(snapshot, shown, known)
+
+
 def log_terms(snapshot: Snapshot, evidence: Evidence) -> Tensor:
     """log ∫ Σ_r π_r |c_r|² dz over the root units of each circuit that is mixed, not divided by Z: (n, M)."""
     terms, references = _log_totals(snapshot, evidence)
     return terms + references.sum(dim=1, keepdim=True)
-
-
-def require_positive(log_p: Tensor, rows: Tensor) -> None:
-    """Refuse to condition on what cannot happen."""
-    if bool((log_p == -torch.inf).any()):
-        row = int(rows[int(torch.nonzero(log_p == -torch.inf)[0])])
-        raise DataError(
-            f"row {row}: the evidence has probability zero, so nothing is conditional on it. Fix: check the "
-            "observed values, or mark some as missing; where all are missing, the model is 0 everywhere"
-        )
 
 
 def _log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool) -> tuple[Tensor, Tensor]:
@@ -119,75 +126,8 @@ def _log_totals(snapshot: Snapshot, evidence: Evidence, together: bool = True) -
 def _far(snapshot: Snapshot, evidence: Evidence, references: Tensor) -> Tensor:
     """The same of rows whose units need a scale of their own: (n, M)."""
     masks = list(distinct_masks(evidence))
-    parts = [log_totals_of_units(snapshot, evidence.x[rows], mask, references[rows]) for mask, rows in masks]
+    parts = [log_totals_by_unit(snapshot, evidence.x[rows], mask, references[rows]) for mask, rows in masks]
     return torch.cat(parts)[torch.cat([rows for _, rows in masks]).argsort()]
-
-
-def require_density(log_z: Tensor) -> None:
-    """Refuse a circuit that has no density, with log Z of one or several parts."""
-    if not bool((log_z > -torch.inf).any()) or not bool((log_z < torch.inf).all()):
-        raise ParameterError(
-            f"log Z is {log_z.flatten()[0].item()}, so there is no density: the circuit is 0 "
-            "everywhere, or weights are too large or no numbers. Fix: go back to earlier weights, or train "
-            "with a smaller lr."
-        )
-
-
-def forms_of(snapshot: Snapshot, missing: Tensor, weighted: frozenset[int] = frozenset()) -> Forms:
-    """How input layers hold their messages, for rows (n, d) that lack some variables.
-
-    Weighted variables are matrices, or open where sums have several inputs: there the last variable that is
-    missing below a sum sees their interference.
-    """
-    absent = Form.IDENTITY if snapshot.is_normalised else Form.MATRIX
-    all_missing, some_missing = missing.all(dim=0).tolist(), missing.any(dim=0).tolist()
-    weighted_form = Form.OPEN if snapshot.has_alternatives else Form.WEIGHTED
-    return tuple(
-        weighted_form if v in weighted else absent if all_of else Form.MATRIX if some else Form.VECTOR
-        for v, (all_of, some) in enumerate(zip(all_missing, some_missing, strict=True))
-    )
-
-
-def batches(snapshot: Snapshot, evidence: Evidence, together: bool = True) -> Iterator[Tensor]:
-    """Rows to be computed together: those of one mask, or all where there are too many masks.
-
-    A step for rows of different masks holds matrices where each mask alone may have vectors or identities,
-    but it is one step instead of one a mask.
-    """
-    masks = list(distinct_masks(evidence))
-    joins = together and len(masks) > 1 and not snapshot.has_alternatives
-    if joins and _is_cheaper_together(snapshot, evidence, masks):
-        masks = [(evidence.missing[0], torch.arange(len(evidence), device=evidence.x.device))]
-    for _, rows in masks:
-        yield rows
-
-
-def blocks(rows: Tensor, schedule: Schedule, entries: int = 1) -> Iterator[Tensor]:
-    """Rows in blocks for which intermediate results stay bounded."""
-    return iter(torch.split(rows, max(1, block_size(rows.device) // max(schedule.entries(), entries))))
-
-
-def messages(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None = None) -> Messages:
-    """All messages upwards for rows that lack the same variables (or, without alternatives, any)."""
-    weighted = frozenset() if nodes is None else frozenset(nodes.rows)
-    schedule = snapshot.schedules(forms_of(snapshot, evidence.missing, weighted))
-    return Messages(Leaves(snapshot, evidence.x, evidence.missing, nodes), schedule)
-
-
-def log_total(found: Messages) -> Tensor:
-    """log of the total of some messages, −inf where it is zero: (B,)."""
-    return _log_of(*found.total())
-
-
-def log_totals(found: Messages) -> Tensor:
-    """The same of each of the circuits that are mixed: (B, M)."""
-    return _log_of(*found.totals())
-
-
-def _log_of(total: Tensor, scale: Tensor) -> Tensor:
-    positive = (total > 0) & (scale > -torch.inf)
-    logarithm = torch.where(positive, total, 1.0).log() + torch.where(positive, scale, 0.0)
-    return torch.where(positive, logarithm, -torch.inf)
 
 
 @tf32(False)
@@ -206,17 +146,8 @@ def _parts(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """log p(m, y), references, whether digits are in doubt, and the rows, batch by batch."""
     for batch in batches(snapshot, evidence, together):
-        schedule = snapshot.schedules(forms_of(snapshot, evidence.missing[batch]))
+        schedule = snapshot.schedule(evidence.missing[batch])
         for rows in blocks(batch, schedule):
-            leaves = Leaves(snapshot, evidence.x[rows], evidence.missing[rows])
+            leaves = InputMessages(snapshot, evidence.x[rows], evidence.missing[rows])
             found = Messages(leaves, schedule)
             yield log_totals(found), leaves.reference_table(), found.doubtful, rows
-
-
-def _is_cheaper_together(snapshot: Snapshot, evidence: Evidence, masks: list[tuple[Tensor, Tensor]]) -> bool:
-    """By the number of multiplications and of steps, taking the first mask for a typical one."""
-    alone = snapshot.schedules(forms_of(snapshot, masks[0][0].unsqueeze(0)))
-    joint = snapshot.schedules(forms_of(snapshot, evidence.missing))
-    step = STEP_COST.get(evidence.x.device.type, STEP_COST["cuda"])
-    apart = alone.operations() * len(evidence) + step * len(masks) * len(alone.steps)
-    return joint.operations() * len(evidence) + step * len(joint.steps) < apart

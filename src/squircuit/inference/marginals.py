@@ -10,19 +10,13 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
-from squircuit.inference.evidence import Evidence
-from squircuit.inference.likelihood import (
-    batches,
-    blocks,
-    forms_of,
-    log_total,
-    messages,
-    require_positive,
-)
-from squircuit.inference.nodes import Nodes, quadrature
-from squircuit.inference.snapshot import Snapshot, constant
+from squircuit.inference.compile.compiled_circuit import Snapshot, constant
+from squircuit.inference.evidence import Evidence, require_positive
+from squircuit.inference.upward.batches import batches, blocks
+from squircuit.inference.upward.messages import log_total, messages
+from squircuit.inference.upward.quadrature import Nodes, quadrature
 
 
 @final
@@ -56,10 +50,10 @@ class Marginals:
 
 @tf32(False)
 def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | None = None) -> Marginals:
-    """p(x_v | y) = ∂ log p(y) / ∂ ω_v for all missing v of all rows, see :mod:`squircuit.inference.nodes`.
+    """p(x_v | y) = ∂ log p(y) / ∂ ω_v for all missing v of all rows.
 
-    Two sweeps, whatever the number of missing variables; exact also where sums have several inputs, whose
-    interference the last missing variable sees.
+    Two sweeps (see :mod:`squircuit.inference.upward.quadrature`), whatever the number of missing variables;
+    exact also where sums have several inputs, whose interference the last missing variable sees.
 
     Args:
         snapshot: of the model.
@@ -77,6 +71,21 @@ def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | 
             keep = evidence.missing[rows, v]
             found[v][rows[keep]] = densities[row, keep, : found[v].shape[1]]
     return _collected(evidence, nodes, found, grid or {}, snapshot.mixture.dtype)
+
+
+def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
+    """E[x_v^k | y] for k = 1 … order of every variable: (order, n, d)."""
+    if not is_whole(order, 1):
+        raise ParameterError(
+            f"moments: order must be an integer ≥ 1, got {order!r}. Fix: pass a whole number from 1."
+        )
+    powers = torch.arange(1, order + 1, device=found.mean.device)
+    result = found.mean.unsqueeze(0) ** powers[:, None, None]
+    for v, mass in found.masses.items():
+        keep = evidence.missing[:, v]
+        x = found.nodes[v].to(mass.dtype)
+        result[:, keep, v] = ((x ** powers.unsqueeze(1)) @ mass[keep].T).to(result.dtype)
+    return result
 
 
 def node_densities(snapshot: Snapshot, evidence: Evidence, nodes: Nodes, rows: Tensor) -> Tensor:
@@ -111,7 +120,7 @@ def _sweeps(
 
 def _blocks(snapshot: Snapshot, evidence: Evidence, batch: Tensor, nodes: Nodes | None) -> list[Tensor]:
     weighted = frozenset() if nodes is None else frozenset(nodes.rows)
-    schedule = snapshot.schedules(forms_of(snapshot, evidence.missing[batch], weighted))
+    schedule = snapshot.schedule(evidence.missing[batch], weighted)
     widest = max(snapshot.plan.pools)
     entries = 1 if nodes is None else nodes.points.numel() * widest
     return list(blocks(batch, schedule, entries))

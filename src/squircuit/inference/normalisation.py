@@ -22,7 +22,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Constraint, Parameter
 from squircuit.circuits.mixture import separated
 from squircuit.circuits.semi_unitary import deviation
-from squircuit.errors import StructureError
+from squircuit.errors import ParameterError, StructureError
 from squircuit.execution.plan import Plan, Stack
 from squircuit.execution.precision import double, tf32
 from squircuit.properties import (
@@ -186,6 +186,16 @@ class Normalisation:
                     z = (drawn[0] + 0.5) * (drawn[1] - 0.5).sign()
                 self._probes[key] = z.to(weight.device, weight.dtype)
         return self._probes[key]
+
+
+def require_density(log_z: Tensor) -> None:
+    """Refuse a circuit that has no density, with log Z of one or several parts."""
+    if not bool((log_z > -torch.inf).any()) or not bool((log_z < torch.inf).all()):
+        raise ParameterError(
+            f"log Z is {log_z.flatten()[0].item()}, so there is no density: the circuit is 0 "
+            "everywhere, or weights are too large or no numbers. Fix: go back to earlier weights, or train "
+            "with a smaller lr."
+        )
 
 
 @torch.no_grad()

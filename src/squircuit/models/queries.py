@@ -11,13 +11,22 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError
-from squircuit.inference.conditional import How, Variables, impute, log_conditional, require_disjoint, select
+from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.distribution import CircuitDistribution
-from squircuit.inference.evidence import Evidence, as_evidence, nothing_observed, require_data
-from squircuit.inference.marginals import Marginals, marginals
-from squircuit.inference.moments import Functions, expectation, keeps_cross_terms_zero, moments
-from squircuit.inference.sampling import make_generator, require_count, sample
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.evidence import (
+    Evidence,
+    Variables,
+    as_evidence,
+    nothing_observed,
+    require_data,
+    require_disjoint,
+    select,
+)
+from squircuit.inference.expectation import Functions, expectation, keeps_cross_terms_zero
+from squircuit.inference.imputation import How, impute
+from squircuit.inference.likelihood import log_conditional
+from squircuit.inference.marginals import Marginals, marginals, moments
+from squircuit.inference.sampling.sample import make_generator, require_count, sample
 
 
 class Queries(ABC):

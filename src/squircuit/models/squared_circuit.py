@@ -25,12 +25,11 @@ from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
 from squircuit.execution.scaled import log_sum
 from squircuit.families import Family
+from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, has_gaps, require_data
-from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms, require_density
-from squircuit.inference.normalisation import KEPT, Kept, Normalisation, polished
-from squircuit.inference.query_form import QueryForm
-from squircuit.inference.snapshot import Snapshot
-from squircuit.inference.unit_scales import largest_spread, may_spread, needs_unit_scales
+from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms
+from squircuit.inference.normalisation import KEPT, Kept, Normalisation, polished, require_density
+from squircuit.inference.upward.unit_scales import largest_spread, may_spread, needs_unit_scales
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
 
@@ -89,7 +88,7 @@ class SquaredCircuit(Queries, nn.Module):
         self._network = Network(self.plan)
         self._placed = LocationScaleInputs(self._input_groups)
         self._normalisation = Normalisation(self.structure, self.plan)
-        self._forms: dict[tuple[bool, ...], QueryForm] = {}  # made by the first query
+        self._forms: dict[tuple[bool, ...], CompiledStructure] = {}  # made by the first query
         self._step = _StepState()
         real = dtype.to_real()
         self._is_complex = circuit.is_complex
@@ -585,16 +584,16 @@ class SquaredCircuit(Queries, nn.Module):
     def _snapshot(self, joined: bool, kept: Kept, is_normalised: bool, real: torch.dtype) -> Snapshot:
         joins = tuple(self._normalisation.joined_roots(kept, always=joined))
         form, mixture = self._form(joins), self._log_mixture(real).exp()
-        if form.joining is not None:
+        if form.joined_circuit is not None:
             weights = {
                 n: v.to(real.to_complex() if v.is_complex() else real) for n, v in self.weights().items()
             }
             return form.joined(self.structure.with_weights(weights), mixture)
         return form.direct(self._matched_stacks(real), mixture, self._family_values, is_normalised)
 
-    def _form(self, joins: tuple[bool, ...]) -> QueryForm:
+    def _form(self, joins: tuple[bool, ...]) -> CompiledStructure:
         if joins not in self._forms:
-            self._forms[joins] = QueryForm(self.structure, self._network, list(joins))
+            self._forms[joins] = CompiledStructure(self.structure, self._network, list(joins))
         return self._forms[joins]
 
     def _matched_stacks(self, real: torch.dtype) -> list[Tensor]:

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.plan import Branch, Group
-from squircuit.inference import contraction
-from squircuit.inference.messages import Messages
-from squircuit.inference.schedule import Form, Key
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.compile.schedule import Form, Key
+from squircuit.inference.upward import contraction
+from squircuit.inference.upward.messages import Messages
 from squircuit.regions.scope import Scope
 
 
 @final
-class MessageRoots:
+class SquareRoots:
     """The messages of evidence, repeated for the samples.
 
     Args:
@@ -31,10 +31,10 @@ class MessageRoots:
         self.layers: Mapping[Key, tuple[Group, int]] = self.snapshot.schedules.layers
         self.scopes: Mapping[Key, Scope] = self.snapshot.schedules.scopes
 
-    def take(self, samples: Tensor) -> MessageRoots:
+    def take(self, samples: Tensor) -> SquareRoots:
         """For some of the samples."""
         rows = samples if self.rows is None else self.rows[samples]
-        return MessageRoots(self.messages, rows)
+        return SquareRoots(self.messages, rows)
 
     def form(self, key: Key) -> Form:
         """How the message of a layer is held."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import squircuit as sq
-from squircuit.inference.unit_scales import needs_unit_scales
+from squircuit.inference.upward.unit_scales import needs_unit_scales
 
 WIDTHS = st.lists(st.floats(0.05, 3.0), min_size=3, max_size=3)
 

@@ -4,7 +4,8 @@ For variables Z marginalised and Y observed, a layer ℓ of K units sends upward
 
 * IDENTITY: all of its variables are in Z and the circuit is unitary, so R = I: the sub-circuit is skipped,
 * VECTOR: none is in Z, so R = r rᴴ and r itself is sent,
-* OPEN: a vector for each node of the one weighted variable below it (see :mod:`squircuit.inference.nodes`),
+* OPEN: a vector for each node of the one weighted variable below it, see
+  :mod:`squircuit.inference.upward.quadrature`,
 * MATRIX: a K×K Hermitian matrix; at input layers WEIGHTED is one that is a function of the nodes' weights.
 
 This is Alg. Mar-Squared-Unitary, with the layers of a group that hold their messages in the same way

@@ -12,7 +12,7 @@ from scipy import stats
 import oracle
 import squircuit as sq
 from query_laws import DISCRETE, lacking, models, random_mask
-from squircuit.inference.inversion import draw_index
+from squircuit.inference.sampling.draws import draw_index
 
 COUNT = 3000
 

@@ -1,6 +1,6 @@
 """Messages upwards: R = ∫ ℓ ℓᴴ of every layer that a query needs, all layers of a step together.
 
-Vectors where all is observed, matrices where some of it is; see :mod:`squircuit.inference.schedule`.
+Vectors where all is observed, matrices where some of it is; see :mod:`squircuit.inference.compile.schedule`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from squircuit.execution.plan import Branch, InputGroup, SumGroup
-from squircuit.inference import contraction
-from squircuit.inference.leaves import Leaves
-from squircuit.inference.scaled import Message, added, joined, largest_scale, ratio, scaled
-from squircuit.inference.schedule import Form, Schedule, Source, Step
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.compile.schedule import Form, Schedule, Source, Step
+from squircuit.inference.evidence import Evidence
+from squircuit.inference.upward import contraction
+from squircuit.inference.upward.batches import block_size
+from squircuit.inference.upward.inputs import InputMessages
+from squircuit.inference.upward.quadrature import Nodes
+from squircuit.inference.upward.scaled_message import Message, added, joined, largest_scale, ratio, rescaled
 
 CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
 """A share of the terms of a matrix below which too few of its digits are left."""
-BLOCK = {"cpu": 2**21, "cuda": 2**26}  #: numbers in one intermediate result; larger ones are cut
 
 
 @final
@@ -34,7 +37,7 @@ class Messages:
         schedule: made for the variables that these rows lack.
     """
 
-    def __init__(self, leaves: Leaves, schedule: Schedule) -> None:
+    def __init__(self, leaves: InputMessages, schedule: Schedule) -> None:
         self.leaves, self.schedule = leaves, schedule
         self.snapshot = leaves.snapshot
         self.found: list[Message] = []
@@ -60,7 +63,9 @@ class Messages:
     def diagonals(self) -> tuple[list[Tensor], list[Tensor]]:
         """R_rr of every root layer, (B, R) each, and their log-scales, (B,) each."""
         found = [self._diagonal(width, source) for width, source in self._roots()]
-        return [diagonal for diagonal, _ in found], [scale for _, scale in found]
+        lacking = self.snapshot.log_scales or (0.0,) * len(found)
+        scales = [scale + 2 * more for (_, scale), more in zip(found, lacking, strict=True)]
+        return [diagonal for diagonal, _ in found], scales
 
     def matrix(self, source: Source) -> Message:
         """A factor's message as a matrix (not for identities)."""
@@ -121,7 +126,7 @@ class Messages:
         if len(parts) > 1:
             parts = [added(parts, matrix=is_matrix, through_zeros=self._learns)]
         value, scale = parts[0]
-        message = scaled(value, matrix=is_matrix, scale=scale)
+        message = rescaled(value, matrix=is_matrix, scale=scale)
         if is_matrix and isinstance(step.group, SumGroup):
             self._doubt(step, message.scale - scale)
         return message
@@ -252,9 +257,27 @@ class Messages:
         return Message((value * factor.unsqueeze(2)) @ value.mH, 2 * largest)
 
 
-def block_size(device: torch.device) -> int:
-    """How many numbers an intermediate result may have: what suits caches, or keeps a GPU busy."""
-    return BLOCK.get(device.type, BLOCK["cuda"])
+def messages(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None = None) -> Messages:
+    """All messages upwards for rows that lack the same variables (or, without alternatives, any)."""
+    weighted = frozenset() if nodes is None else frozenset(nodes.rows)
+    schedule = snapshot.schedule(evidence.missing, weighted)
+    return Messages(InputMessages(snapshot, evidence.x, evidence.missing, nodes), schedule)
+
+
+def log_total(found: Messages) -> Tensor:
+    """log of the total of some messages, −inf where it is zero: (B,)."""
+    return _log_of(*found.total())
+
+
+def log_totals(found: Messages) -> Tensor:
+    """The same of each of the circuits that are mixed: (B, M)."""
+    return _log_of(*found.totals())
+
+
+def _log_of(total: Tensor, scale: Tensor) -> Tensor:
+    positive = (total > 0) & (scale > -torch.inf)
+    logarithm = torch.where(positive, total, 1.0).log() + torch.where(positive, scale, 0.0)
+    return torch.where(positive, logarithm, -torch.inf)
 
 
 def _in_blocks(compute: Callable[[slice], Tensor], folds: int, block: int) -> Tensor:

@@ -1,22 +1,64 @@
-"""One value for each missing variable by itself: its mean, or its mode."""
+"""Rows with their gaps filled: by the mean or the mode of each variable by itself, or by a joint sample."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
+from squircuit.errors import ParameterError
 from squircuit.families import Categorical, Fourier
+from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.marginals import Marginals, marginals
-from squircuit.inference.nodes import breakpoints
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.sampling.sample import sample
+from squircuit.inference.upward.quadrature import breakpoints
 
+How: TypeAlias = Literal["mean", "mode", "sample"]  #: what a gap is filled with
+HOW = ("mean", "mode", "sample")
 FINER = 8
 """Points that the second look has on each side of a node, up to its neighbour."""
 NEARLY = 0.5
 """A peak between the nodes is at most twice as high as the nodes show it: lower ones are not looked at."""
+
+
+def impute(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    how: How = "mode",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Rows with their gaps filled: (n, d).
+
+    Args:
+        snapshot: of the model.
+        evidence: n rows of positive probability.
+        how: "mode", of each missing variable by itself the most probable state or the point of highest
+            density; "mean", of each by itself the mean (of ordered states the nearest one, of others the most
+            probable; on a circle the mean direction); "sample", all that a row lacks drawn jointly.
+        generator: of the samples.
+    """
+    require_how(how, "impute: how")
+    if how == "sample":
+        return sample(snapshot, evidence, 1, generator)[0]
+    found = (means if how == "mean" else modes)(snapshot, evidence)
+    filled = evidence.x.clone()
+    for v, values in found.items():
+        filled[:, v] = torch.where(evidence.missing[:, v], values.to(filled), filled[:, v])
+    return filled
+
+
+def require_how(how: object, name: str) -> None:
+    """Refuse what is none of the ways to fill a gap."""
+    if isinstance(how, str) and how in HOW:
+        return
+    known = ", ".join(map(repr, HOW[:-1]))
+    meant = ' What "likely" meant is now "mode" (before, the mean of continuous variables).'
+    raise ParameterError(
+        f"{name}={how!r} is not known. Fix: pass one of {known} or {HOW[-1]!r}." + meant * (how == "likely")
+    )
 
 
 def means(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:

@@ -13,15 +13,15 @@ from torch import Tensor
 from squircuit.execution.inputs import evaluate_inputs
 from squircuit.execution.plan import InputGroup, Slots
 from squircuit.families import Categorical
-from squircuit.inference.contraction import outer
-from squircuit.inference.nodes import Nodes
-from squircuit.inference.scaled import Message, scaled
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.upward.contraction import outer
+from squircuit.inference.upward.quadrature import Nodes
+from squircuit.inference.upward.scaled_message import Message, rescaled
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Leaves:
+class InputMessages:
     """The input layers of a circuit for one batch of rows.
 
     Args:
@@ -48,7 +48,7 @@ class Leaves:
         taken = torch.stack(
             [self._reference(group.variables[f], s) for f, s in zip(folds, scale, strict=True)]
         )
-        return scaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
+        return rescaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
 
     def _reference(self, variable: int, scale: Tensor) -> Tensor:
         """Of a variable; ``scale`` is that of the input layer which asks first, and often of all of them."""
@@ -78,17 +78,17 @@ class Leaves:
         """ℓ at every node, the same for all rows: (F, K, B·Q), the nodes of a row side by side."""
         value, scale = self._at_nodes(group, folds)
         repeated = value.unsqueeze(2).expand(-1, -1, len(self.x), -1).flatten(2)
-        return scaled(repeated, matrix=False, scale=scale.to(value.real.dtype).repeat(1, len(self.x)))
+        return rescaled(repeated, matrix=False, scale=scale.to(value.real.dtype).repeat(1, len(self.x)))
 
     def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
         integral = self._weighted(group, folds) if weighted else self._grams(group, folds)
         if all(self._always_missing[group.variables[f]] for f in folds):
-            return scaled(integral, matrix=True)
+            return rescaled(integral, matrix=True)
         missing = self._columns(self.missing, group, folds)  # (F, B)
         value, scale = self.vectors(group, folds)
         either = torch.where(missing[:, :, None, None], integral, outer(value))
-        return scaled(either, matrix=True, scale=torch.where(missing, 0.0, 2 * scale))
+        return rescaled(either, matrix=True, scale=torch.where(missing, 0.0, 2 * scale))
 
     def node_weights(self, variables: tuple[int, ...]) -> Tensor:
         """ω of some variables: (F, B or 1, Q)."""

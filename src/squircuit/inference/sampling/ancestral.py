@@ -24,14 +24,13 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.plan import Branch, InputGroup, SumGroup, Use
-from squircuit.inference import contraction
+from squircuit.inference.compile.schedule import Form, Key
 from squircuit.inference.evidence import Evidence
-from squircuit.inference.inversion import draw_index
-from squircuit.inference.leaf_draws import Points
-from squircuit.inference.leaves import evaluate_group, plain, state_table
-from squircuit.inference.likelihood import messages
-from squircuit.inference.message_roots import MessageRoots
-from squircuit.inference.schedule import Form, Key
+from squircuit.inference.sampling.draws import Points, draw_index
+from squircuit.inference.sampling.square_roots import SquareRoots
+from squircuit.inference.upward import contraction
+from squircuit.inference.upward.inputs import evaluate_group, plain, state_table
+from squircuit.inference.upward.messages import messages
 
 Request: TypeAlias = tuple["Walk", Key, Tensor, int | None]  #: walk, layer, environment, variable to spare
 Visit: TypeAlias = Generator[Request, Tensor | None, Tensor | None]
@@ -50,7 +49,7 @@ class Walk:
         generator: of the uniform numbers.
     """
 
-    messages: MessageRoots
+    messages: SquareRoots
     x: Tensor
     missing: Tensor
     generator: torch.Generator | None
@@ -183,11 +182,11 @@ class Walk:
         snapshot, points = self.messages.snapshot, self._points(variable)
         only = torch.zeros_like(self.missing)
         only[:, variable] = True
-        found = MessageRoots(messages(snapshot, Evidence(self.x, only), points.nodes(variable)))
+        found = SquareRoots(messages(snapshot, Evidence(self.x, only), points.nodes(variable)))
         values = found.open_vector(key, len(points.x))  # (B, K, Q)
         self.x[:, variable] = points.draw(_masses(environment.unsqueeze(1) @ values), self.uniform())
         known = messages(snapshot, Evidence(self.x, torch.zeros_like(only)))
-        return MessageRoots(known).vector(key)
+        return SquareRoots(known).vector(key)
 
     # ------------------------------------------------------------------ leaves
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from squircuit.errors import ParameterError
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import gauss_legendre
-from squircuit.inference.snapshot import Snapshot, constant
+from squircuit.inference.compile.compiled_circuit import Snapshot, constant
 
 
 @final

@@ -10,14 +10,14 @@ from torch import Tensor
 from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
 from squircuit.families.quadrature import POINTS
-from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete
-from squircuit.inference.inversion import draw_index
-from squircuit.inference.likelihood import log_total, messages, require_positive
-from squircuit.inference.message_roots import MessageRoots
-from squircuit.inference.messages import Messages, block_size
-from squircuit.inference.nodes import breakpoints
-from squircuit.inference.snapshot import Snapshot
-from squircuit.inference.walk import Walk
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete, require_positive
+from squircuit.inference.sampling.ancestral import Walk
+from squircuit.inference.sampling.draws import draw_index
+from squircuit.inference.sampling.square_roots import SquareRoots
+from squircuit.inference.upward.batches import block_size
+from squircuit.inference.upward.messages import Messages, log_total, messages
+from squircuit.inference.upward.quadrature import breakpoints
 
 MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
 
@@ -27,7 +27,7 @@ MASKS = 3  #: with more masks than this, rows are walked together, all messages 
 def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
     """Samples of what each row lacks, given what it shows, by one depth-first walk.
 
-    See :mod:`squircuit.inference.walk`: about as long as a likelihood of as many rows.
+    See :mod:`squircuit.inference.sampling.ancestral`: about as long as a likelihood of as many rows.
 
     Args:
         snapshot: of the model.
@@ -102,7 +102,7 @@ def _nodes(snapshot: Snapshot) -> int:
 
 def _block(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
     rows = torch.arange(len(evidence), device=evidence.x.device).repeat(count)
-    walk = Walk(MessageRoots(found, rows), evidence.x.double()[rows], evidence.missing[rows], generator)
+    walk = Walk(SquareRoots(found, rows), evidence.x.double()[rows], evidence.missing[rows], generator)
     number, unit = _root_units(found, rows, walk.uniform())
     drawn, start = walk.x.clone(), walk.x
     for i, root in enumerate(found.snapshot.plan.roots):

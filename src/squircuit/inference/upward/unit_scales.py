@@ -1,11 +1,11 @@
 """log p(y) with a scale for every unit, in double precision: for rows far from the data.
 
 Elsewhere the units of a layer share one scale (:mod:`squircuit.execution.network`,
-:mod:`squircuit.inference.messages`). That is fast, and exact as long as the units of a layer do not differ by
-more than a float holds. A row far from the data may make them differ by more: of two Gaussians of different
-widths the narrow one is e^−5000 of the wide one at 100 standard deviations. Such a unit must not count as
-zero, since a factor of another variable may be as much larger. Here a vector is r_i = r̂_i e^{s_i} and a
-matrix R_ij = R̂_ij e^{s_i + s_j}, so nothing is lost; layers are computed one by one, which is slow and
+:mod:`squircuit.inference.upward.messages`). That is fast, and exact as long as the units of a layer do not
+differ by more than a float holds. A row far from the data may make them differ by more: of two Gaussians of
+different widths the narrow one is e^−5000 of the wide one at 100 standard deviations. Such a unit must not
+count as zero, since a factor of another variable may be as much larger. Here a vector is r_i = r̂_i e^{s_i}
+and a matrix R_ij = R̂_ij e^{s_i + s_j}, so nothing is lost; layers are computed one by one, which is slow and
 serves the few rows that need it.
 """
 
@@ -25,9 +25,9 @@ from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
 from squircuit.execution.scaled import log_or_nothing
 from squircuit.families import Categorical, Family
 from squircuit.families.domain import Finite
-from squircuit.inference.contraction import kronecker_matrices
-from squircuit.inference.leaves import function_grams, input_weight, layer_values
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.upward.contraction import kronecker_matrices
+from squircuit.inference.upward.inputs import function_grams, input_weight, layer_values
 from squircuit.regions.scope import Scope
 
 SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
@@ -144,14 +144,15 @@ def _log_sizes(
     return (logs + below.unsqueeze(1)).amax(dim=2)
 
 
-def log_totals(snapshot: Snapshot, x: Tensor, missing: Tensor, references: Tensor) -> Tensor:
+def log_totals_by_unit(snapshot: Snapshot, x: Tensor, missing: Tensor, references: Tensor) -> Tensor:
     """log ∫ Σ_r π_r |c_r|² over the root units r of each of the circuits that are mixed, not divided by Z.
 
     Args:
         snapshot: of the model, in double precision.
         x: rows, (B, d).
         missing: which variables all of them lack, (d,).
-        references: log-scales to be taken out of p, (B, d), see :class:`squircuit.inference.leaves.Leaves`.
+        references: log-scales to be taken out of p, (B, d), see
+            :class:`squircuit.inference.upward.inputs.InputMessages`.
 
     Returns:
         (B, M); −inf where p is 0.
@@ -159,7 +160,8 @@ def log_totals(snapshot: Snapshot, x: Tensor, missing: Tensor, references: Tenso
     layers = _Layers(snapshot, x, missing.tolist(), references)
     logs = torch.cat([_log_squares(layers.found[root]) for root in snapshot.plan.roots], dim=1)
     terms = torch.split(logs + log_or_nothing(snapshot.mixture), list(snapshot.components), dim=1)
-    return torch.stack([_log_sum(term) for term in terms], dim=1)
+    lacking = snapshot.log_scales or (0.0,) * len(terms)
+    return torch.stack([_log_sum(t) + 2 * more for t, more in zip(terms, lacking, strict=True)], dim=1)
 
 
 @final

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError, is_whole
+from squircuit.errors import ParameterError
 from squircuit.execution.precision import tf32
-from squircuit.inference.evidence import Evidence, distinct_masks
-from squircuit.inference.likelihood import blocks, forms_of, log_total, messages, require_positive
-from squircuit.inference.marginals import Marginals
-from squircuit.inference.nodes import quadrature
-from squircuit.inference.snapshot import Snapshot
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.evidence import Evidence, distinct_masks, require_positive
+from squircuit.inference.upward.batches import blocks
+from squircuit.inference.upward.messages import log_total, messages
+from squircuit.inference.upward.quadrature import quadrature
 
 Functions: TypeAlias = Mapping[int, Callable[[Tensor], Tensor]]  #: variable → real function of a tensor
 
@@ -42,7 +42,7 @@ def expectation(snapshot: Snapshot, evidence: Evidence, functions: Functions) ->
     parts, order = [], []
     for mask, batch in distinct_masks(evidence):
         hidden = {v: f for v, f in functions.items() if bool(mask[v])}
-        schedule = snapshot.schedules(forms_of(snapshot, mask.unsqueeze(0), frozenset(hidden)))
+        schedule = snapshot.schedule(mask.unsqueeze(0), frozenset(hidden))
         for rows in blocks(batch, schedule):
             parts.append(_expected(snapshot, evidence.take(rows), functions, hidden, rows))
             order.append(rows)
@@ -62,21 +62,6 @@ def keeps_cross_terms_zero(circuit: Circuit, evidence: Evidence, functions: Func
             if len(weighted) > 1 and not scope & missing - set(functions):
                 return False
     return True
-
-
-def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
-    """E[x_v^k | y] for k = 1 … order of every variable: (order, n, d)."""
-    if not is_whole(order, 1):
-        raise ParameterError(
-            f"moments: order must be an integer ≥ 1, got {order!r}. Fix: pass a whole number from 1."
-        )
-    powers = torch.arange(1, order + 1, device=found.mean.device)
-    result = found.mean.unsqueeze(0) ** powers[:, None, None]
-    for v, mass in found.masses.items():
-        keep = evidence.missing[:, v]
-        x = found.nodes[v].to(mass.dtype)
-        result[:, keep, v] = ((x ** powers.unsqueeze(1)) @ mass[keep].T).to(result.dtype)
-    return result
 
 
 def _expected(

@@ -27,7 +27,7 @@ class Message(NamedTuple):
         return torch.where(zero, -torch.inf, self.scale)
 
 
-def scaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Message:
+def rescaled(value: Tensor, *, matrix: bool, scale: Tensor | None = None) -> Message:
     """The value divided by its largest entry, the logarithm of that added to the scale.
 
     Not by its norm, whose squares may overflow or vanish.

@@ -4,12 +4,17 @@ Products over a scope S split it in one way, S = S₁ ∪ … ∪ S_N. So with U
 other, U_S = M_S (U_{S₁} ⊗ … ⊗ U_{S_N}): a tree tensor network with one tensor a scope, in which no sum has
 several inputs, so that cross terms need no care. Its columns number ∏|U_{S_i}|: for circuits that sum several
 products over one scope, which are small or written by hand.
+
+Weights of sums one below the other are multiplied, and products of many may leave the range of floats. So
+every unit is divided by a power of two of about its size: W_ij becomes W_ij 2^{e_j − e_i}, where e_i is the
+largest log₂ |W_ij| + e_j. Only the exponents of roots are left over.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import final
 
 import torch
@@ -22,7 +27,7 @@ from squircuit.regions.scope import Scope
 
 
 @final
-class Joining:
+class JoinedCircuit:
     """The structure in which parts of a circuit are joined, and the way from the circuit's weights to its.
 
     Root layers stay as many and in their order.
@@ -34,8 +39,8 @@ class Joining:
     Example:
         >>> from squircuit.families import Categorical
         >>> a, b = (Input(0, Categorical(2), 1) for _ in range(2))
-        >>> joining = Joining(Circuit(Sum([a, b], units=1)), [True])
-        >>> [layer.kind for layer in joining.structure.layers]
+        >>> joined = JoinedCircuit(Circuit(Sum([a, b], units=1)), [True])
+        >>> [layer.kind for layer in joined.structure.layers]
         ['input', 'sum']
     """
 
@@ -47,12 +52,19 @@ class Joining:
         roots = [self.trees[root].root if root in self.trees else root for root in circuit.roots]
         self.structure = Circuit(roots, root_weights=circuit.root_weights, initial=False)
 
-    def weights(self, circuit: Circuit) -> dict[str, Tensor]:
-        """The values of all parameters of the structure, differentiable in those of the circuit."""
+    def weights(self, circuit: Circuit) -> tuple[dict[str, Tensor], tuple[Tensor | float, ...]]:
+        """The values of all parameters of the structure, differentiable in those of the circuit.
+
+        Returns:
+            Them, and for every root layer the logarithm of the factor that its values lack.
+        """
         made: dict[Parameter, Tensor] = {}
-        for tree in self.trees.values():
-            made |= tree.weights(circuit)
-        return {n: made[p] if p in made else circuit.value(p) for n, p in self.structure.parameters.items()}
+        lacking: dict[Layer, Tensor] = {}
+        for root, tree in self.trees.items():
+            values, lacking[root] = tree.weights(circuit)
+            made |= values
+        named = {n: made[p] if p in made else circuit.value(p) for n, p in self.structure.parameters.items()}
+        return named, tuple(lacking.get(root, 0.0) for root in circuit.roots)
 
 
 @final
@@ -82,19 +94,33 @@ class JoinedTree:
         self._parameters: dict[Scope, Parameter] = {}
         self.root = self._made()
 
-    def weights(self, circuit: Circuit) -> dict[Parameter, Tensor]:
-        """The values of the tree's own parameters, differentiable in those of the circuit."""
+    def weights(self, circuit: Circuit) -> tuple[dict[Parameter, Tensor], Tensor]:
+        """The values of the tree's own parameters, differentiable in those of the circuit.
+
+        Returns:
+            Them, and the logarithm of the factor that the root's values lack.
+        """
+        like = _like(circuit)
         maps: dict[Layer, Tensor] = {}
+        exponents: dict[Layer, Tensor] = {}
         for layer in self.circuit.layers:
             if isinstance(layer, Input):
-                maps[layer] = self._input_map(circuit, layer)
+                matrix, exponents[layer] = _balanced(_matrix(circuit, layer, like), None)
+                maps[layer] = self._input_map(matrix, layer)
             elif isinstance(layer, Sum):
-                maps[layer] = self._sum_map(circuit, layer, maps)
-        like = _like(circuit)
-        return {
+                below = torch.cat([exponents[item] for item in layer.inputs])
+                matrix, exponents[layer] = _balanced(_matrix(circuit, layer, like), below)
+                maps[layer] = self._sum_map(matrix, layer, maps)
+            else:
+                exponents[layer] = _product_exponents(layer, exponents)
+        values = {
             self._parameters[scope]: torch.cat([self._map(layer, maps, like) for layer in members])
             for scope, members in self._members.items()
         }
+        (root,) = self.circuit.roots
+        most, last = exponents[root].amax(), self._parameters[self.circuit.scope]
+        values[last] = values[last] * _power(exponents[root] - most).unsqueeze(1).to(like.real.dtype)
+        return values, most * math.log(2)
 
     # ------------------------------------------------------------------ structure
 
@@ -128,22 +154,17 @@ class JoinedTree:
     def _width(self, scope: Scope) -> int:
         return sum(layer.units for layer in self._members[scope])
 
-    def _input_map(self, circuit: Circuit, layer: Input) -> Tensor:
-        blocks = self._blocks[layer.variable]
-        matrix = circuit.matrix(layer)
-        like = _like(circuit)
-        matrix = torch.eye(layer.units, dtype=like.dtype, device=like.device) if matrix is None else matrix
+    def _input_map(self, matrix: Tensor, layer: Input) -> Tensor:
         start = 0
-        for block in blocks:
+        for block in self._blocks[layer.variable]:
             if have_same_functions(block, layer):
                 break
             start += block.family.size
         after = self._columns(layer.scope) - start - layer.family.size
-        return torch.nn.functional.pad(matrix.to(like.dtype), (start, after))
+        return torch.nn.functional.pad(matrix, (start, after))
 
-    def _sum_map(self, circuit: Circuit, layer: Sum, maps: Mapping[Layer, Tensor]) -> Tensor:
-        weight = circuit.value(layer.weight).to(_like(circuit).dtype)
-        blocks = torch.split(weight, [item.units for item in layer.inputs], dim=1)
+    def _sum_map(self, matrix: Tensor, layer: Sum, maps: Mapping[Layer, Tensor]) -> Tensor:
+        blocks = torch.split(matrix, [item.units for item in layer.inputs], dim=1)
         terms = [self._times(block, item, maps) for block, item in zip(blocks, layer.inputs, strict=True)]
         return torch.stack(terms).sum(dim=0)
 
@@ -207,6 +228,39 @@ def _unravelled(layer: Layer, unit: int) -> list[int]:
         unit, place = divmod(unit, item.units)
         units.append(place)
     return units[::-1]
+
+
+def _matrix(circuit: Circuit, layer: Sum | Input, like: Tensor) -> Tensor:
+    """W of a layer, the identity where it has none."""
+    matrix = circuit.matrix(layer)
+    if matrix is None:
+        return torch.eye(layer.units, dtype=like.dtype, device=like.device)
+    return matrix.to(like.dtype)
+
+
+def _balanced(matrix: Tensor, below: Tensor | None) -> tuple[Tensor, Tensor]:
+    """W_ij 2^{e_j − e_i}, of rows of about size 1, and e_i: (K1, K2) and (K1,).
+
+    Args:
+        matrix: W.
+        below: e_j, (K2,); None for zeros.
+    """
+    below = matrix.real.new_zeros(matrix.shape[1]).double() if below is None else below
+    sizes = (matrix.detach().abs().double().log2() + below).amax(dim=1)
+    own = torch.where(sizes == -torch.inf, 0.0, sizes.ceil())
+    return matrix * _power(below - own.unsqueeze(1)).to(matrix.real.dtype), own
+
+
+def _power(exponents: Tensor) -> Tensor:
+    """2^e, exactly, and finite, since it may be the factor of a weight that is zero."""
+    return exponents.clamp(max=1000.0).exp2()
+
+
+def _product_exponents(layer: Layer, exponents: Mapping[Layer, Tensor]) -> Tensor:
+    parts = [exponents[item] for item in layer.inputs]
+    if isinstance(layer, Kronecker):
+        return reduce(lambda a, b: (a.unsqueeze(1) + b).flatten(), parts)
+    return torch.stack(parts).sum(dim=0)
 
 
 def _name(scope: Scope) -> str:

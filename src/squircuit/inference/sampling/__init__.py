@@ -1,0 +1,1 @@
+"""Exact samples by one walk downwards, with draws by inversion at the inputs."""

@@ -1,0 +1,48 @@
+"""Which rows are computed together, and how many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.compile.schedule import Schedule
+from squircuit.inference.evidence import Evidence, distinct_masks
+
+BLOCK = {"cpu": 2**21, "cuda": 2**26}  #: numbers in one intermediate result; larger ones are cut
+STEP_COST = {"cpu": 2e6, "cuda": 1e9}  #: what starting a step costs, in multiplications
+
+
+def batches(snapshot: Snapshot, evidence: Evidence, together: bool = True) -> Iterator[Tensor]:
+    """Rows to be computed together: those of one mask, or all where there are too many masks.
+
+    A step for rows of different masks holds matrices where each mask alone may have vectors or identities,
+    but it is one step instead of one a mask.
+    """
+    masks = list(distinct_masks(evidence))
+    joins = together and len(masks) > 1 and not snapshot.has_alternatives
+    if joins and _is_cheaper_together(snapshot, evidence, masks):
+        masks = [(evidence.missing[0], torch.arange(len(evidence), device=evidence.x.device))]
+    for _, rows in masks:
+        yield rows
+
+
+def blocks(rows: Tensor, schedule: Schedule, entries: int = 1) -> Iterator[Tensor]:
+    """Rows in blocks for which intermediate results stay bounded."""
+    return iter(torch.split(rows, max(1, block_size(rows.device) // max(schedule.entries(), entries))))
+
+
+def block_size(device: torch.device) -> int:
+    """How many numbers an intermediate result may have: what suits caches, or keeps a GPU busy."""
+    return BLOCK.get(device.type, BLOCK["cuda"])
+
+
+def _is_cheaper_together(snapshot: Snapshot, evidence: Evidence, masks: list[tuple[Tensor, Tensor]]) -> bool:
+    """By the number of multiplications and of steps, taking the first mask for a typical one."""
+    alone = snapshot.schedule(masks[0][0].unsqueeze(0))
+    joint = snapshot.schedule(evidence.missing)
+    step = STEP_COST.get(evidence.x.device.type, STEP_COST["cuda"])
+    apart = alone.operations() * len(evidence) + step * len(masks) * len(alone.steps)
+    return joint.operations() * len(evidence) + step * len(joint.steps) < apart

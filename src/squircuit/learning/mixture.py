@@ -1,0 +1,190 @@
+"""Mixtures whose components are products: one Gaussian block and categorical columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, final
+
+import torch
+from torch import Tensor
+
+from squircuit.data import Rows
+from squircuit.errors import DataError
+from squircuit.learning.gaussians import Gaussians
+from squircuit.learning.groups import Group, Part, grouped
+
+if TYPE_CHECKING:
+    from squircuit.learning.em import EMStep
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a table are numbers and which categories.
+
+    Args:
+        numbers: columns of the Gaussian block.
+        categories: column: its number of states.
+    """
+
+    numbers: tuple[int, ...]
+    categories: Mapping[int, int]
+
+    @classmethod
+    def of(cls, width: int, categories: Mapping[int, int]) -> Layout:
+        """All columns that are not categories are numbers."""
+        wrong = [column for column in categories if not 0 <= column < width]
+        if wrong:
+            raise DataError(
+                "no such column",
+                where="categories",
+                value=wrong[0],
+                fix=f"pass columns from 0 to {width - 1}",
+            )
+        return cls(tuple(v for v in range(width) if v not in categories), dict(sorted(categories.items())))
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.numbers) + len(self.categories)
+
+    @property
+    def states(self) -> int:
+        """The number of states of all categorical columns together."""
+        return sum(self.categories.values())
+
+    def split(self, rows: Rows[Any] | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Numbers (n, D), NaN where they are missing, and states (n, C), −1 where they are missing."""
+        table = rows if isinstance(rows, Rows) else Rows(rows)
+        cells = table.to(device, torch.double)
+        if cells.x.ndim != 2 or cells.x.shape[1] != self.width:
+            shape = tuple(cells.x.shape)
+            raise DataError(f"rows have shape {shape}. Fix: pass a table (n, {self.width}), a row a sample.")
+        x = cells.x.masked_fill(cells.missing, torch.nan)
+        infinite = x.isinf().nonzero()
+        if len(infinite):
+            row, column = infinite[0].tolist()
+            value = x[row, column].item()
+            raise DataError(f"row {row}, column {column} is {value}. Fix: NaN in its place means missing.")
+        columns = [self._states_of(x[:, column], column) for column in self.categories]
+        none = torch.zeros(len(x), 0, dtype=torch.long, device=device)
+        return x[:, list(self.numbers)], torch.stack(columns, 1) if columns else none
+
+    def _states_of(self, cells: Tensor, column: int) -> Tensor:
+        size = self.categories[column]
+        wrong = (~cells.isnan() & ((cells < 0) | (cells >= size) | (cells != cells.round()))).nonzero()
+        if len(wrong):
+            row, value = int(wrong[0]), cells[wrong[0]].item()
+            raise DataError(
+                f"row {row}, column {column} is {value}, which is none of its {size} states. "
+                f"Fix: pass whole numbers from 0 to {size - 1}."
+            )
+        return cells.nan_to_num(nan=-1.0).long()
+
+    def indicators(self, states: Tensor) -> Tensor:
+        """(..., C) states → (..., Σ states) of 0 and 1, all 0 where a state is missing."""
+        offsets = torch.tensor([0, *self.categories.values()], device=states.device).cumsum(0)[:-1]
+        places = torch.where(states >= 0, states + offsets, self.states)  # the last one is thrown away
+        zeros = torch.zeros(*states.shape[:-1], self.states + 1, dtype=torch.double, device=states.device)
+        return zeros.scatter_(-1, places, 1.0)[..., :-1]
+
+
+@final
+@dataclass(frozen=True)
+class MixtureFit:
+    """p(x) = Σ_k π_k N(x_numbers; μ_k, Σ_k) ∏_v P_v,k(x_v): what `fit_mixture` has found.
+
+    Args:
+        layout: which columns are numbers and which categories.
+        log_weights: log π, (K,).
+        gaussians: of the columns that are numbers, in their order.
+        log_tables: log P, (K, states of all categorical columns one after the other).
+        history: what happened in each iteration.
+
+    Example:
+        >>> from squircuit.learning import fit_mixture
+        >>> x = torch.cat([torch.randn(200, 2), torch.randn(200, 2) + 9])
+        >>> fit = fit_mixture(x, 2)
+        >>> fit.means.shape, fit.covariances.shape, fit.log_prob(x).shape
+        (torch.Size([2, 2]), torch.Size([2, 2, 2]), torch.Size([400]))
+    """
+
+    layout: Layout
+    log_weights: Tensor
+    gaussians: Gaussians = field(repr=False)
+    log_tables: Tensor = field(repr=False)
+    history: Sequence[EMStep] = field(default=(), repr=False)
+
+    @property
+    def means(self) -> Tensor:
+        """μ, (K, D)."""
+        return self.gaussians.means
+
+    @property
+    def covariances(self) -> Tensor:
+        """Full: Σ, (K, D, D). Tied: (D, D). Diagonal: variances (K, D). Low-rank: (K, D), Σ = diag + UUᵀ."""
+        return self.gaussians.covariances
+
+    @property
+    def loadings(self) -> Tensor | None:
+        """U of a low rank, (K, D, rank), else None."""
+        return self.gaussians.loadings
+
+    @property
+    def tables(self) -> dict[int, Tensor]:
+        """Column: the probabilities of its states in each component, (K, states)."""
+        sizes = list(self.layout.categories.values())
+        parts = torch.split(self.log_tables.exp(), sizes, 1) if sizes else ()
+        return dict(zip(self.layout.categories, parts, strict=True))
+
+    def log_prob(self, rows: Rows[Any] | Tensor) -> Tensor:
+        """log p of what is seen of each row, (n,), double; NaN and masked cells are missing."""
+        x, states = self.layout.split(rows, self.log_weights.device)
+        log_probs = torch.zeros(len(x), dtype=torch.double, device=x.device)
+        for group in grouped(x, states, torch.ones_like(log_probs), self.cost):
+            natural = self.natural(group.seen)
+            for part in group.parts():
+                found = (self.features(part) @ natural).logsumexp(-1)
+                log_probs[part.index[part.index >= 0]] = found[part.index >= 0]
+        return log_probs
+
+    @property
+    def cost(self) -> int:
+        """Numbers that EM needs for each pattern of missing cells."""
+        return self.means.numel() * self.means.shape[1]
+
+    def features(self, part: Part) -> Tensor:
+        """T(x), (P, B, F): those of the Gaussians, and which states are seen."""
+        numbers = self.gaussians.features(part.x)
+        return (
+            torch.cat([numbers, self.layout.indicators(part.states)], -1) if self.layout.states else numbers
+        )
+
+    def natural(self, seen: Tensor) -> Tensor:
+        """θ with log π_k p_k(x) = T(x) θ_k, (P, F, K), for patterns (P, D) of numbers that are seen."""
+        natural = self.gaussians.natural(seen)
+        natural[:, 0] += self.log_weights
+        tables = self.log_tables.mT.expand(len(seen), -1, -1)
+        return torch.cat([natural, tables], 1) if self.layout.states else natural
+
+    def scaled(self, scale: Tensor, shift: Tensor) -> Self:
+        """The mixture of rows whose numbers are x · scale + shift."""
+        return replace(self, gaussians=self.gaussians.scaled(scale, shift))
+
+
+def all_groups(mixture: MixtureFit, x: Tensor, states: Tensor, weight: Tensor) -> list[Group]:
+    """The rows as a mixture takes them."""
+    return grouped(x, states, weight, mixture.cost)
+
+
+def mean_log_prob(mixture: MixtureFit, groups: list[Group]) -> float:
+    """The mean of log p, by weights."""
+    total, mass = 0.0, 0.0
+    for group in groups:
+        natural = mixture.natural(group.seen)
+        for part in group.parts():
+            log_probs = (mixture.features(part) @ natural).logsumexp(-1)
+            total, mass = total + float((log_probs * part.weight).sum()), mass + float(part.weight.sum())
+    return total / mass if mass else math.nan

@@ -9,11 +9,12 @@ from typing import Any, Self, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Layer, Parameter
 from squircuit.data import Rows, Schema, Table
-from squircuit.families import Categorical, Monotone, MultivariateGaussian
+from squircuit.families import Bins, Categorical, Family, Monotone, MultivariateGaussian
 from squircuit.learning.em import fit_mixture
 from squircuit.learning.mixture import MixtureFit
 from squircuit.learning.stacking import log_probs
@@ -22,6 +23,12 @@ from squircuit.training import fit
 
 REFITS = 10
 """Iterations of EM on all rows, from what was found on some of them."""
+ITERATIONS = 60
+"""Of EM that a mixture takes, about."""
+COMMON = 0.005
+"""The share of rows from which a value is a spike."""
+SPIKED = 0.3
+"""The share of rows on spikes from which a column is better cut into bins."""
 
 
 class Member(ABC):
@@ -62,32 +69,75 @@ class Candidate(ABC):
 
 @final
 @dataclass(frozen=True)
-class Normaliser:
-    """Monotone maps of some columns, after which each looks normal: t(x), and Σ log t′(x).
+class Encoding:
+    """How the continuous columns of a table are seen by a mixture.
 
     Args:
-        maps: column → its map.
+        maps: column → the monotone map after which it looks normal.
+        bins: column → the bins whose numbers are its states.
     """
 
     maps: dict[int, Monotone] = field(default_factory=dict)
+    bins: dict[int, Bins] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, table: Table, knots: int, weights: Tensor | None) -> Self:
-        """Of the continuous columns of a table."""
+    def fit(cls, table: Table, knots: int, bins: int, weights: Tensor | None) -> Self:
+        """Maps of columns that are not discrete, and bins of those with many spikes.
+
+        Args:
+            table: whose rows they suit.
+            knots: of a map at most; 0: no maps.
+            bins: of a column with spikes at most; 0: no bins.
+            weights: of the rows.
+        """
         given = None if weights is None else weights.cpu().numpy()
-        columns = [v for v, column in enumerate(table.columns) if not column.is_discrete]
         x = np.where(table.missing, np.nan, table.rows)
-        return cls({v: Monotone.fit(x[:, v], knots, given) for v in columns})
+        numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
+        spiked = [v for v in numbers if bins and has_spikes(x[:, v])]
+        rest = [v for v in numbers if knots and v not in spiked]
+        return cls(
+            {v: Monotone.fit(x[:, v], knots, given) for v in rest},
+            {v: Bins.fit(x[:, v], bins, given) for v in spiked},
+        )
 
     def __call__(self, rows: Rows[Any]) -> tuple[Rows[Tensor], Tensor]:
-        """Rows with other numbers, and the logarithm of the derivative of each known part: (n,)."""
+        """The rows as a mixture takes them, and log p(x) − log p(seen) of each: (n,)."""
         cells = rows.to(torch.device("cpu"), torch.float64)
-        x, log_slopes = cells.x.clone(), torch.zeros(len(cells), dtype=torch.float64)
-        for v, monotone in self.maps.items():
+        x, logs = cells.x.clone(), torch.zeros(len(cells), dtype=torch.float64)
+        for v in (*self.maps, *self.bins):
             known = ~cells.missing[:, v]
-            x[known, v], slopes = monotone.forward(cells.x[known, v])
-            log_slopes[known] += slopes
-        return Rows(x, cells.gaps), log_slopes
+            x[known, v], log = self._seen(v, cells.x[known, v])
+            logs[known] += log
+        return Rows(x, cells.gaps), logs
+
+    def _seen(self, v: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        if v in self.maps:
+            return self.maps[v].forward(x)
+        values, scale = self.bins[v].evaluate_scaled(x)  # one of them is not 0
+        largest, number = values.max(dim=-1)
+        return number.double(), 2 * (scale + largest.log())
+
+    def categories(self, schema: Schema) -> dict[int, int]:
+        """Columns that are states to a mixture, and how many."""
+        discrete = {v: column.size for v, column in enumerate(schema.columns) if column.is_discrete}
+        return discrete | {v: family.size for v, family in self.bins.items()}
+
+    def family(self, v: int, states: int) -> Family:
+        """The input functions of a column of states."""
+        return self.bins[v] if v in self.bins else Categorical(states)
+
+
+def has_spikes(values: NDArray[np.float64]) -> bool:
+    """Whether many rows of a column hold one of few values.
+
+    Example:
+        >>> has_spikes(np.array([0.0] * 90 + list(range(10)))), has_spikes(np.arange(1000.0))
+        (True, False)
+    """
+    known = values[~np.isnan(values)]
+    _, counts = np.unique(known, return_counts=True)
+    common = counts[(counts >= COMMON * len(known)) & (counts > 1)]
+    return bool(common.sum() > SPIKED * len(known))
 
 
 @final
@@ -99,45 +149,68 @@ class GaussianMixture(Candidate):
         components: K.
         covariance: as for `fit_mixture`.
         knots: of the maps that transform the columns at most; 0: columns are left as they are.
+        bins: of columns with spikes at most, which are states then; 0: they are numbers as others.
         prior: as for `fit_mixture`.
         rank: of "low-rank".
+        repeat: another one of the same, from another start.
     """
 
     components: int
     covariance: str = "full"
     knots: int = 0
+    bins: int = 0
     prior: float = 1.0
     rank: int | None = None
+    repeat: int = 0
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        kind = "" if self.covariance == "full" else f" {self.covariance}"
-        prior = "" if self.prior == 1.0 else f", prior {self.prior:g}"
-        return f"{self.components}{kind} Gaussians" + f", {self.knots} knots" * bool(self.knots) + prior
+        parts = [f"{self.components}{'' if self.covariance == 'full' else ' ' + self.covariance} Gaussians"]
+        parts += [f"{self.knots} knots"] * bool(self.knots) + [f"{self.bins} bins"] * bool(self.bins)
+        parts += [f"prior {self.prior:g}"] * (self.prior != 1.0) + [f"no. {self.repeat + 1}"] * bool(self.repeat)
+        return ", ".join(parts)
 
     def fit(
         self, table: Table, valid: Rows[Any] | None, weights: Tensor | None, seed: int, device: torch.device
     ) -> GaussianMember:
-        maps = Normaliser.fit(table, self.knots, weights) if self.knots else Normaliser()
-        rows, _ = maps(table.cells)
-        found = fit_mixture(
-            rows,
+        encoding = Encoding.fit(table, self.knots, self.bins, weights)
+        seen = None if valid is None else encoding(valid)[0]
+        found = self._mixture(table, encoding, weights, seed, device, valid=seen)
+        return GaussianMember(self, encoding, found, table.schema)
+
+    def refit(
+        self, table: Table, encoding: Encoding, found: MixtureFit, weights: Tensor | None, seed: int
+    ) -> MixtureFit:
+        """Some iterations on more rows."""
+        device = found.log_weights.device
+        return self._mixture(table, encoding, weights, seed, device, start=found, iterations=REFITS)
+
+    def _mixture(
+        self,
+        table: Table,
+        encoding: Encoding,
+        weights: Tensor | None,
+        seed: int,
+        device: torch.device,
+        **more: Any,
+    ) -> MixtureFit:
+        return fit_mixture(
+            encoding(table.cells)[0],
             self.components,
             covariance=self.covariance,
             rank=self.rank,
-            categories={v: column.size for v, column in enumerate(table.columns) if column.is_discrete},
+            categories=encoding.categories(table.schema),
             weights=weights,
-            valid=None if valid is None else maps(valid)[0],
             prior=self.prior,
             seed=seed,
             device=device,
+            **more,
         )
-        return GaussianMember(self, maps, found, table.schema)
 
     def work(self, rows: int, schema: Schema) -> float:
         numbers = sum(not column.is_discrete for column in schema.columns)
         states = sum(column.size for column in schema.columns if column.is_discrete)
-        return 4.0 * rows * self.components * (numbers**2 / 2 + numbers + states) * 60
+        return ITERATIONS * 4.0 * rows * self.components * (numbers**2 / 2 + numbers + states)
 
 
 @final
@@ -146,62 +219,48 @@ class GaussianMember(Member):
     """What a `GaussianMixture` has learnt."""
 
     candidate: GaussianMixture
-    maps: Normaliser
+    encoding: Encoding
     found: MixtureFit
     schema: Schema
 
     def log_prob(self, rows: Rows[Any]) -> Tensor:
-        moved, log_slopes = self.maps(rows)
-        return self.found.log_prob(moved).cpu() + log_slopes
+        seen, logs = self.encoding(rows)
+        return self.found.log_prob(seen).cpu() + logs
 
     def refitted(self, table: Table, weights: Tensor | None, seed: int) -> GaussianMember:
-        rows, _ = self.maps(table.cells)
-        candidate = self.candidate
-        found = fit_mixture(
-            rows,
-            candidate.components,
-            covariance=candidate.covariance,
-            rank=candidate.rank,
-            categories=self.found.layout.categories,
-            weights=weights,
-            prior=candidate.prior,
-            start=self.found,
-            iterations=REFITS,
-            seed=seed,
-            device=self.found.log_weights.device,
-        )
-        return GaussianMember(candidate, self.maps, found, self.schema)
+        found = self.candidate.refit(table, self.encoding, self.found, weights, seed)
+        return GaussianMember(self.candidate, self.encoding, found, self.schema)
 
     def model(self) -> SquaredCircuit:
-        """p = Σ_k π_k |f_k(x_B) ∏_v g_v,k(x_v)|²: roots of densities in a Hadamard product, π at its root."""
-        made = SquaredCircuit(mixture_circuit(self.found, self.maps.maps), dtype=torch.float64).eval()
+        circuit = mixture_circuit(self.found, self.encoding, self.candidate.covariance)
+        made = SquaredCircuit(circuit, dtype=torch.float64).eval()
         made.schema = self.schema
         return made
 
 
-def mixture_circuit(found: MixtureFit, maps: dict[int, Monotone]) -> Circuit:
-    """A mixture that EM has found as a circuit over the columns of its table."""
+def mixture_circuit(found: MixtureFit, encoding: Encoding, covariance: str) -> Circuit:
+    """A mixture that EM has found as a circuit over the columns of its table.
+
+    p = Σ_k π_k |f_k(x_B) ∏_v g_v,k(x_v)|²: square roots of densities in a Hadamard product, and π at the root.
+    """
     layers: list[Layer] = []
     if found.layout.numbers:
-        layers.append(_gaussian_input(found, maps))
+        layers.append(_gaussian_input(found, encoding.maps, covariance))
     for v, table in found.tables.items():
         weight = Parameter(tuple(table.shape), Constraint.FREE, False, value=table.cpu().sqrt())
-        layers.append(Input(v, Categorical(table.shape[1]), len(table), weight))
+        layers.append(Input(v, encoding.family(v, table.shape[1]), len(table), weight))
     root = layers[0] if len(layers) == 1 else Hadamard(layers)
     shares = found.log_weights.cpu().softmax(dim=0)
     return Circuit(root, root_weights=Parameter(tuple(shares.shape), Constraint.SIMPLEX, False, value=shares))
 
 
-def _gaussian_input(found: MixtureFit, maps: dict[int, Monotone]) -> Input:
-    numbers = found.layout.numbers
+def _gaussian_input(found: MixtureFit, maps: dict[int, Monotone], covariance: str) -> Input:
+    numbers, loadings = found.layout.numbers, found.loadings
     columns = tuple(maps.get(v) for v in numbers) if maps else None
-    family = MultivariateGaussian(
-        len(found.means), len(numbers), found.covariance, columns=columns, rank=found.rank
-    )
-    moments = (
-        found.covariances if found.loadings is None else (found.covariances.cpu(), found.loadings.cpu())
-    )
-    values = family.values_of(found.means.cpu(), moments if isinstance(moments, tuple) else moments.cpu())
+    rank = None if loadings is None else loadings.shape[2]
+    family = MultivariateGaussian(len(found.means), len(numbers), covariance, rank, columns)
+    spread = found.covariances.cpu()
+    values = family.values_of(found.means.cpu(), spread if loadings is None else (spread, loadings.cpu()))
     parameters = {
         name: Parameter(tuple(value.shape), Constraint.FREE, False, value=value)
         for name, value in values.items()

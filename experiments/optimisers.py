@@ -56,7 +56,8 @@ def train(model: sq.SquaredCircuit, step: Step, rows: torch.Tensor, steps: int, 
     for _ in range(steps):
         x = rows[torch.randint(len(rows), (128,), generator=generator)].to(model.device)
         optimiser.zero_grad()
-        loss = -model.log_prob(x).mean()
+        with model.training_step():
+            loss = -model.log_prob(x).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         schedule.step()

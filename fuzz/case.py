@@ -254,7 +254,7 @@ def answer(subject: Any, question: Any) -> Problem | None:
         refuse = refused if isinstance(question, CircuitQuestion) else refusal
         return refuse(subject, question, error)
     except (ParameterError, DataError) as error:  # which say that weights are too large or small, or Z is 0
-        if isinstance(subject, Subject) and _has_no_squares(subject):
+        if isinstance(question, Question) and any(map(_has_no_squares, question.about(subject))):
             return None
         return raised(question.kind, error)
     except Exception as error:

@@ -187,6 +187,10 @@ class Question(ABC):
         """Whether the question has an answer that can be compared."""
         return True
 
+    def about(self, subject: Subject) -> Iterator[Subject]:
+        """The models that it is about; it may be refused where weights of one of them are out of range."""
+        yield subject
+
 
 @dataclass(frozen=True)
 class OfRows(Question):
@@ -430,11 +434,18 @@ class Divergences(Question):
     def kind(self) -> str:
         return "divergences"
 
+    def _other(self, name: str) -> str:
+        return f"sq.SquaredCircuit({name}.structure, seed={self.seed}, dtype=torch.complex128).eval()"
+
+    def about(self, subject: Subject) -> Iterator[Subject]:
+        yield subject
+        yield Subject(subject.program, subject.name, subject.program.ask(self._other(subject.name)))
+
     def expression(self, name: str) -> str:
-        other = f"sq.SquaredCircuit({name}.structure, seed={self.seed}, dtype=torch.complex128).eval()"
         samples = f"{self.count}, seed={self.seed}"
         answers = f"sq.kl_divergence({name}, o, {samples}), sq.total_variation({name}, o, {samples})"
-        return f"(lambda o: (o, {answers}, sq.overlap({name}, o), sq.fidelity({name}, o)))({other})"
+        answers += f", sq.overlap({name}, o), sq.fidelity({name}, o)"
+        return f"(lambda o: (o, {answers}))({self._other(name)})"
 
     def applies(self, subject: Subject) -> bool:
         oracle = subject.oracle
@@ -1028,6 +1039,7 @@ class Gradient(OfRows):
             return None  # so curved, or rounded, that differences tell nothing
         curvature = abs(pairs[0] + pairs[1] - 2 * subject.log_prob(self.rows, self.mask)[0].sum()) / self.step
         limit = 1e-4 * (1 + abs(expected) + abs(slope)) + 0.02 * curvature
+        limit += 2 * abs(expected - again)  # the third derivative, or rounding, at the two steps
         return unequal(subject, self.kind, slope, np.array(expected), np.array(limit))
 
     def _moved(self, subject: Subject, weights: dict[str, Any]) -> Any:

@@ -38,6 +38,17 @@ def test_a_density_that_is_off_is_noticed(monkeypatch):
     assert any(failure.problem.kind == "log_prob" for failure in failures(range(40)))
 
 
+def test_a_gradient_that_is_off_is_noticed(monkeypatch):
+    right = SquaredCircuit._log_prob
+
+    def steeper(self, *args, **kwargs):
+        log_p = right(self, *args, **kwargs)
+        return log_p + 0.003 * (log_p - log_p.detach()).nan_to_num(0.0)
+
+    monkeypatch.setattr(SquaredCircuit, "_log_prob", steeper)
+    assert any(failure.problem.kind == "gradient of log_prob" for failure in failures(range(300)))
+
+
 def test_samples_that_are_off_are_noticed(monkeypatch):
     right = SquaredCircuit.sample
 

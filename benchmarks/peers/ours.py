@@ -10,6 +10,7 @@ from torch import Tensor
 import squircuit as sq
 from peers.training import Training, UnsupportedError
 from setups import Setup
+from squircuit.circuits.initial import draw
 
 
 def make(setup: Setup) -> Training:
@@ -39,10 +40,14 @@ def first_weights(circuit: sq.Circuit) -> dict[str, Tensor]:
     for name, parameter in circuit.parameters.items():
         kind = parameter.shape, parameter.constraint
         if parameter.value is None and kind not in drawn:
-            drawn[kind] = parameter.draw(generator, torch.complex64)
+            drawn[kind] = draw(parameter, generator, torch.complex64)
         found[name] = drawn[kind] if parameter.value is None else parameter.value
     return found
 
 
 def loss(model: sq.SquaredCircuit) -> Callable[[Tensor], Tensor]:
-    return lambda x: -model.log_prob(x).mean()
+    def step_loss(x: Tensor) -> Tensor:
+        with model.training_step():
+            return -model.log_prob(x).mean()
+
+    return step_loss

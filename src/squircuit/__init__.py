@@ -21,6 +21,7 @@ from squircuit import (
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
+    Bins,
     BSpline,
     Categorical,
     Family,
@@ -29,7 +30,11 @@ from squircuit.families import (
     Hermite,
     Laguerre,
     Legendre,
+    Monotone,
+    MultivariateGaussian,
     Orthonormalised,
+    OrthonormalisedBlock,
+    Transformed,
 )
 from squircuit.inference import (
     CircuitDistribution,
@@ -73,8 +78,8 @@ __all__ = [
     "data", "errors", "families", "inference", "learning", "networks", "optim", "plots", "presets", "regions",
     "storage", "training", "units",
     # input functions
-    "BSpline", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
-    "Orthonormalised",
+    "BSpline", "Bins", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
+    "Monotone", "MultivariateGaussian", "Orthonormalised", "OrthonormalisedBlock", "Transformed",
     # circuits
     "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph",
     "Sum", "build",

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.circuits.initial import draw
 
 X = sq.Categorical(3)
 
@@ -58,7 +59,7 @@ def test_the_same_seed_gives_the_same_weights_in_every_precision():
 def test_semi_unitary_weights_are_drawn_without_a_favourite_sign_or_phase(shape, is_complex):
     """W and UW are equally likely for every unitary U: entries have mean 0, and |tr|² that of Haar."""
     parameter, generator = sq.Parameter(shape, is_complex=is_complex), torch.Generator().manual_seed(0)
-    drawn = torch.stack([parameter.draw(generator, torch.complex128) for _ in range(2000)])
+    drawn = torch.stack([draw(parameter, generator, torch.complex128) for _ in range(2000)])
     assert (drawn.mean(dim=0).abs() < 4.5 / math.sqrt(2000 * shape[1])).all()
     squares = drawn.diagonal(dim1=1, dim2=2).sum(dim=1).abs().square()
     assert squares.mean().item() == pytest.approx(shape[0] / shape[1], abs=0.15)
@@ -229,3 +230,63 @@ def test_a_layer_of_another_kind_is_refused_since_algorithms_would_pass_it_over(
             sq.ParameterError, match=r"maximum layer over \{0,1\}: Maximum is not a kind.*Fix"
         ):
             sq.Circuit(root, validate=validate)
+
+
+# ------------------------------------------------------------------ blocks of several variables
+
+
+def test_a_block_keeps_the_order_of_its_variables():
+    layer = sq.Input((5, 0, 2), sq.MultivariateGaussian(4, 3))
+    assert layer.variables == (5, 0, 2)
+    assert layer.scope == {0, 2, 5}
+    assert layer.units == 4
+    assert layer.columns(torch.arange(6)[None]).tolist() == [[5, 0, 2]]
+    with pytest.raises(sq.StructureError, match=r"over one variable.*Fix|3 variables at once"):
+        _ = layer.variable
+
+
+def test_a_block_of_one_variable_is_a_layer_over_that_variable():
+    layer = sq.Input(3, sq.MultivariateGaussian(4, 1))
+    assert (layer.variable, layer.variables, layer.scope) == (3, (3,), {3})
+    assert layer.columns(torch.zeros(7, 4)).shape == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("variables", "family", "match"),
+    [
+        ((0, 0), sq.MultivariateGaussian(1, 2), "distinct"),
+        ((), sq.MultivariateGaussian(1, 2), "distinct"),
+        ((0, 1, 2), sq.MultivariateGaussian(1, 2), r"functions of 2 variables.*Fix: pass 2"),
+        (0, sq.MultivariateGaussian(1, 2), r"functions of 2 variables"),
+        ((0, 1), sq.Categorical(2), r"Categorical has functions of 1 variable\. Fix"),
+        ((0, -1), sq.MultivariateGaussian(1, 2), "integer from 0"),
+    ],
+)
+def test_wrong_variables_of_a_block_are_named(variables, family, match):
+    with pytest.raises(sq.ParameterError, match=match) as error:
+        sq.Input(variables, family)
+    assert "Fix: " in str(error.value)
+
+
+def test_circuits_of_blocks_know_all_domains_and_refuse_overlapping_factors():
+    block = sq.Input((0, 2), sq.MultivariateGaussian(2, 2))
+    circuit = sq.Circuit(sq.Hadamard([block, sq.Input(1, sq.Categorical(3), units=2)]))
+    assert circuit.domains == {0: sq.families.Line(), 1: sq.families.Finite(3), 2: sq.families.Line()}
+    assert circuit.num_variables == 3
+    with pytest.raises(sq.StructureError, match="decomposable"):
+        sq.Circuit(sq.Hadamard([block, sq.Input((1, 2), sq.MultivariateGaussian(2, 2))]))
+    with pytest.raises(sq.StructureError, match=r"variable 2 has the domains"):
+        sq.Circuit(sq.Sum([block, sq.Hadamard([sq.Input(0, sq.Hermite(2)), sq.Input(2, sq.Categorical(2))])]))
+
+
+def test_circuits_of_blocks_come_back_from_json_with_shared_parameters():
+    means = torch.tensor([[0.0, 1.0], [2.0, 3.0]], dtype=torch.float64)
+    first = sq.Input((0, 2), sq.MultivariateGaussian(2, 2), parameters={"loc": means})
+    second = sq.Input((1, 3), first.family, parameters=first.parameters)
+    circuit = sq.Circuit(sq.Hadamard([first, second]))
+    again = sq.Circuit.from_json(circuit.to_json(weights=True))
+    assert [layer.variables for layer in again.inputs] == [(0, 2), (1, 3)]
+    assert again.inputs[0].parameters["loc"] is again.inputs[1].parameters["loc"]
+    assert torch.equal(again.value(again.inputs[0].parameters["loc"]), means)
+    assert "x0 x2" in circuit.draw()
+    assert "MultivariateGaussian" in circuit.summary()

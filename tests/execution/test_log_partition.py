@@ -15,7 +15,7 @@ from strategies import Shape, circuits
 
 
 def propagated(model: sq.SquaredCircuit, stacks: list[torch.Tensor]) -> torch.Tensor:
-    norms = model._network.log_norms(stacks, model._family_values, model.device)
+    norms = model._density.network.log_norms(stacks, model.family_values, model.device)
     return torch.logsumexp(norms + model.mixture().log(), dim=0)
 
 

@@ -26,8 +26,8 @@ def with_free_weights(circuit: sq.Circuit, seed: int = 0) -> sq.SquaredCircuit:
 
 def log_values(model: sq.SquaredCircuit, *tensors: torch.Tensor) -> torch.Tensor:
     """log |c_r(x)|² of some inputs and stacks."""
-    count = len(model._input_groups)
-    values, scales = model._network(tensors[:count], tensors[count:])
+    count = len(model.plan.input_groups)
+    values, scales = model._density.network(tensors[:count], tensors[count:])
     return values.square().sum(dim=1).log() + 2 * scales
 
 
@@ -35,18 +35,18 @@ def inputs_of(model: sq.SquaredCircuit, rows: int = 2) -> list[torch.Tensor]:
     """Anything in place of the outputs of input layers: a sweep takes them as they are."""
     generator = torch.Generator().manual_seed(1)
     planes = 2 if model.structure.is_complex else 1
-    shapes = [(g.folds, g.units, planes, rows) for g in model._input_groups]
+    shapes = [(g.folds, g.units, planes, rows) for g in model.plan.input_groups]
     return [torch.randn(s, dtype=torch.float64, generator=generator).requires_grad_() for s in shapes]
 
 
 def agree_with_finite_differences(model: sq.SquaredCircuit) -> None:
-    stacks = [s.detach().requires_grad_() for s in model._matched_stacks(torch.float64)]
+    stacks = [s.detach().requires_grad_() for s in model.stacks(torch.float64)]
 
     def values(*tensors: torch.Tensor) -> torch.Tensor:
         return log_values(model, *tensors)
 
     def norms(*given: torch.Tensor) -> torch.Tensor:
-        return model._network.log_norms(given, model._family_values, model.device)
+        return model._density.network.log_norms(given, model.family_values, model.device)
 
     assert torch.autograd.gradcheck(values, [*inputs_of(model), *stacks])
     assert torch.autograd.gradcheck(norms, stacks)

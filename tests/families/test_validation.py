@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import squircuit as sq
 from squircuit.errors import ParameterError
 from squircuit.families import (
     BSpline,
@@ -146,3 +147,34 @@ def test_a_list_of_numbers_becomes_a_tuple():
 def test_states_are_ordered_or_not(value):
     with pytest.raises(ParameterError, match=rf"^Categorical: ordered={value!r} is not a bool\. Fix: pass"):
         Categorical(3, ordered=value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda width: Hermite(3, scale=width),
+        lambda width: Laguerre(3, scale=width),
+        lambda width: Fourier(3, period=width),
+        lambda width: Legendre(3, 0.0, width),
+        lambda width: BSpline(5, 0.0, width),
+        lambda width: Gaussian(2, scale=(1.0, width)),
+    ],
+)
+@pytest.mark.parametrize("width", [2e200, 1e36, 1e-36])
+def test_widths_beyond_the_range_of_floats_are_refused(make, width):
+    with pytest.raises(
+        ParameterError, match=r"makes a width of .*, beyond the range of floats\. Fix: measure"
+    ):
+        make(width)
+
+
+@pytest.mark.parametrize("width", [1e35, 1e-35])
+def test_samples_at_the_widths_that_are_accepted_are_numbers(width):
+    families = (Hermite(3, scale=width), Fourier(3, period=width), Legendre(3, 0.0, width))
+    for family in families:
+        model = sq.SquaredCircuit(sq.build(sq.regions.linear(2), family, units=2), seed=0).eval()
+        drawn = model.sample(20, seed=0)
+        assert drawn.isfinite().all()
+        assert model.log_prob(drawn).isfinite().all()
+        assert (drawn.abs() <= 20 * width).all()
+        assert (drawn.abs().amax(dim=0) > width / 100).all()

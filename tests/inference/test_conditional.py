@@ -154,7 +154,7 @@ def test_gradients_of_marginals_and_conditionals_agree_with_finite_differences()
         def log_prob(*values, model=model, x=x, mask=mask, names=names):
             return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x, mask))
 
-        with model.trusting():  # as with an optimiser that stays on the manifold: Z = 1 wherever weights are
+        with model.training_step(on_manifold=True):  # Z = 1 is taken for granted wherever weights are
             assert torch.autograd.gradcheck(log_prob, list(model.parameters()), atol=1e-6)
 
 

@@ -53,7 +53,7 @@ def test_gradients_agree_with_finite_differences(name, data):
         return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (torch.tensor(rows),))
 
     names = [n for n, p in model.named_parameters() if p.numel()]
-    with model.trusting():  # as with an optimiser that stays on the manifold: Z = 1 wherever weights are
+    with model.training_step(on_manifold=True):  # Z = 1 is taken for granted wherever weights are
         assert torch.autograd.gradcheck(log_prob, parameters, atol=1e-5)
 
 
@@ -67,7 +67,7 @@ def test_gradients_of_folded_and_tied_circuits_agree_with_finite_differences(sha
     def log_prob(*values):
         return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x,))
 
-    with model.trusting():  # as with an optimiser that stays on the manifold: Z = 1 wherever weights are
+    with model.training_step(on_manifold=True):  # Z = 1 is taken for granted wherever weights are
         assert torch.autograd.gradcheck(log_prob, list(model.parameters()), atol=1e-6)
 
 
@@ -82,7 +82,7 @@ def test_learnable_shifts_and_scales_get_gradients():
     def log_prob(*values):
         return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x,))
 
-    with model.trusting():  # as with an optimiser that stays on the manifold: Z = 1 wherever weights are
+    with model.training_step(on_manifold=True):  # Z = 1 is taken for granted wherever weights are
         assert torch.autograd.gradcheck(log_prob, list(model.parameters()), atol=1e-5)
 
 

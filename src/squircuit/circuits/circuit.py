@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits.drawing import draw
-from squircuit.circuits.layers import Input, Layer, Sum, is_product
+from squircuit.circuits.initial import initial_weights
+from squircuit.circuits.layers import Input, Layer, Sum
 from squircuit.circuits.order import postorder
 from squircuit.circuits.parameter import Constraint, Parameter
 from squircuit.circuits.serialise import from_json, to_json
 from squircuit.circuits.summary import summary
 from squircuit.circuits.validation import check_structure
 from squircuit.errors import ParameterError
-from squircuit.families.categorical import Categorical
 from squircuit.families.domain import Domain, Domains
 from squircuit.regions.scope import Scope, describe
 
@@ -112,7 +112,8 @@ class Circuit:
     @cached_property
     def domains(self) -> Mapping[int, Domain]:
         """The domain of every variable."""
-        return MappingProxyType({layer.variable: layer.family.domain for layer in self.inputs})
+        pairs = (zip(layer.variables, layer.family.domains, strict=True) for layer in self.inputs)
+        return MappingProxyType({variable: domain for each in pairs for variable, domain in each})
 
     @cached_property
     def column_domains(self) -> Domains:
@@ -241,9 +242,9 @@ class Circuit:
     def initialise(self, seed: int | torch.Generator = 0, dtype: torch.dtype = torch.complex128) -> Circuit:
         """The same structure with random values: semi-unitary ones uniformly (Haar), free ones Gaussian.
 
-        Weights of input layers are as smooth as their family says. Real and imaginary parts of free weights
-        are positive in inner sums over products, and around ½ where they belong to states. Parameters with
-        an initial value of their own (fixed ones; shifts and scales of input functions) take that.
+        Weights of input layers are as smooth as their family says. :mod:`squircuit.circuits.initial` has the
+        schemes. Parameters with an initial value of their own (fixed ones; shifts and scales of input
+        functions) take that.
 
         Args:
             seed: an integer or a generator.
@@ -259,19 +260,7 @@ class Circuit:
                 f"seed must be an integer or a torch.Generator, got {seed!r}. Fix: pass seed=0."
             )
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
-        smoothing = {layer.weight: layer.family.smoothing(layer.units) for layer in self.inputs}
-        # terms that add up rather than cancel: deep circuits with free weights learn better from there
-        roots = {root.weight for root in self.roots if isinstance(root, Sum)}
-        over_products = [layer for layer in self.sums if all(is_product(part) for part in layer.inputs)]
-        positive = {layer.weight for layer in over_products} - roots
-        of_states = {layer.weight for layer in self.inputs if isinstance(layer.family, Categorical)}
-        drawn = {
-            name: p.value
-            if p.value is not None
-            else p.draw(generator, dtype, smoothing.get(p), positive=p in positive, of_states=p in of_states)
-            for name, p in self.parameters.items()
-        }
-        return self.with_weights(drawn)
+        return self.with_weights(initial_weights(self, generator, dtype))
 
     def value(self, parameter: Parameter) -> Tensor:
         """The value of one parameter."""

@@ -34,10 +34,16 @@ def _kind(layer: Layer) -> str:
 def _layer_label(layer: Layer) -> str:
     units = f"{layer.units} unit" + ("s" if layer.units != 1 else "")
     if isinstance(layer, Input):
-        return f"x{layer.variable}\n{units}"
+        return f"{_variables(layer)}\n{units}"
     symbol = "Σ" if isinstance(layer, Sum) else "⊗" if isinstance(layer, Kronecker) else "⊙"
     return f"{symbol}  {units}"
 
 
 def _unit_label(layer: Layer) -> str:
-    return f"x{layer.variable}" if isinstance(layer, Input) else "+" if isinstance(layer, Sum) else "×"
+    return _variables(layer) if isinstance(layer, Input) else "+" if isinstance(layer, Sum) else "×"
+
+
+def _variables(layer: Input) -> str:
+    """The variables of an input layer, the first and the last of many."""
+    names = [f"x{v}" for v in layer.variables]
+    return " ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]}"

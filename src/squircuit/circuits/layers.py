@@ -26,7 +26,7 @@ from torch import Tensor
 
 from squircuit.circuits.parameter import Constraint, Parameter, as_tensor
 from squircuit.errors import ParameterError, StructureError, is_whole
-from squircuit.families import Family
+from squircuit.families import Family, InputFunctions
 from squircuit.regions.scope import Scope, describe
 
 Weight: TypeAlias = Parameter | Tensor | None
@@ -74,47 +74,76 @@ class Layer(ABC):
 @final
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Input(Layer):
-    """K functions of one variable: ℓ(x) = W φ(x), with φ the n functions of a family.
+    """K functions of one variable or of a block of several: ℓ(x) = W φ(x), φ the n functions of a family.
 
     Args:
-        variable: index of the variable, from 0.
+        variables: index of the variable, from 0; or those of a block, in the order of its coordinates.
         family: the n functions φ.
         units: K; with neither ``units`` nor ``weight`` the layer is φ itself (K = n, no weight).
         weight: parameter or value of shape (rows, n); drawn semi-unitary where absent and φ orthonormal.
         first_row: the layer uses rows first_row … first_row + K − 1 of the weight, so that several
             layers over one variable are mutually orthogonal blocks of one semi-unitary matrix (U1).
-        parameters: the learnable parameters of the family, by name; made here where absent.
+        parameters: the learnable parameters of the family, by name, or their first values; made here where
+            absent.
+
+    Example:
+        >>> from squircuit.families import MultivariateGaussian
+        >>> Input((0, 2), MultivariateGaussian(size=3, dimension=2))
+        <input layer over {0,2}, 3 units>
     """
 
-    variable: int
-    family: Family
+    variables: tuple[int, ...]
+    family: InputFunctions
     weight: Parameter | None
     first_row: int
     parameters: Mapping[str, Parameter]
 
     def __init__(
         self,
-        variable: int,
-        family: Family,
+        variables: int | Sequence[int],
+        family: InputFunctions,
         units: int | None = None,
         weight: Weight = None,
         first_row: int = 0,
-        parameters: Mapping[str, Parameter] | None = None,
+        parameters: Mapping[str, Parameter | Tensor] | None = None,
     ) -> None:
-        variable = _as_variable(variable)
-        units = None if units is None else _as_count(units, f"input layer over variable {variable}: units")
-        if not isinstance(family, Family):
-            raise ParameterError(
-                f"input layer over variable {variable}: {family!r} is not a family of functions"
-                ". Fix: pass one, such as sq.Categorical(4)."
-            )
-        mixing = _input_weight(variable, family, units, weight)
+        places = _as_variables(variables)
+        where = _over(places)
+        units = None if units is None else _as_count(units, f"{where}: units")
+        _check_family(where, places, family)
+        mixing = _input_weight(where, family, units, weight)
         if units is None:
             units = family.size if mixing is None else mixing.shape[0] - first_row
-        self._set(inputs=(), scope=frozenset({variable}), units=units, variable=variable, family=family)
+        self._set(inputs=(), scope=frozenset(places), units=units, variables=places, family=family)
         self._set(weight=mixing, first_row=first_row)
         self._set(parameters=_family_parameters(family, parameters or {}))
         self._check()
+
+    @property
+    def variable(self) -> int:
+        """The variable of a layer over one; of a block of several there is none."""
+        if len(self.variables) > 1:
+            raise StructureError(
+                "over one variable",
+                self.label,
+                f"its functions are of {len(self.variables)} variables at once",
+                "ask for its variables, or use layers over single variables",
+            )
+        return self.variables[0]
+
+    def columns(self, x: Tensor) -> Tensor:
+        """The columns at which the family is evaluated: rows (..., d) → (...,), or (..., D) of a block.
+
+        Example:
+            >>> import torch
+            >>> from squircuit.families import Categorical, MultivariateGaussian
+            >>> x = torch.tensor([[4, 5, 6]])
+            >>> Input(2, Categorical(9)).columns(x), Input((2, 0), MultivariateGaussian(1, 2)).columns(x)
+            (tensor([6]), tensor([[6, 4]]))
+        """
+        if isinstance(self.family, Family):
+            return x[..., self.variables[0]]
+        return x[..., list(self.variables)]
 
     def named_parameters(self) -> dict[str, Parameter]:
         mixing = {} if self.weight is None else {"weight": self.weight}
@@ -255,6 +284,38 @@ def _as_layers(kind: str, inputs: Layer | Sequence[Layer]) -> tuple[Layer, ...]:
     return layers
 
 
+def _as_variables(value: Any) -> tuple[int, ...]:
+    """One variable, or those of a block, which are distinct."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return (_as_variable(value),)
+    variables = tuple(_as_variable(item) for item in value)
+    if not variables or len(set(variables)) < len(variables):
+        raise ParameterError(
+            f"input layer: the variables of a block are distinct, got {value!r}. Fix: name each once."
+        )
+    return variables
+
+
+def _over(variables: tuple[int, ...]) -> str:
+    """How messages speak of an input layer that is being made."""
+    if len(variables) == 1:
+        return f"input layer over variable {variables[0]}"
+    return f"input layer over variables {', '.join(map(str, variables))}"
+
+
+def _check_family(where: str, variables: tuple[int, ...], family: Any) -> None:
+    if not isinstance(family, InputFunctions):
+        raise ParameterError(
+            f"{where}: {family!r} is not a family of functions. Fix: pass one, such as sq.Categorical(4)."
+        )
+    if len(variables) != family.dimension:
+        name = type(family).__name__
+        raise ParameterError(
+            f"{where}: {name} has functions of {family.dimension} variable{'s' * (family.dimension > 1)}"
+            f". Fix: pass {family.dimension} of them, or a family of {len(variables)}."
+        )
+
+
 def _as_variable(value: Any) -> int:
     """A whole number ≥ 0, also one of numpy's."""
     if not is_whole(value, 0):
@@ -286,12 +347,12 @@ def _as_parameter(weight: Any) -> Parameter:
     return Parameter(tuple(weight.shape), Constraint.FREE, is_complex=weight.is_complex(), value=weight)
 
 
-def _input_weight(variable: int, family: Family, units: int | None, weight: Weight) -> Parameter | None:
+def _input_weight(where: str, family: InputFunctions, units: int | None, weight: Weight) -> Parameter | None:
     if weight is not None:
         parameter = _as_parameter(weight)
         if len(parameter.shape) != 2:
             raise ParameterError(
-                f"input layer over variable {variable}: weight must be a matrix, got {parameter.shape}"
+                f"{where}: weight must be a matrix, got {parameter.shape}"
                 ". Fix: pass one of shape (units, functions)."
             )
         return parameter
@@ -302,14 +363,16 @@ def _input_weight(variable: int, family: Family, units: int | None, weight: Weig
     if units > family.size:
         raise StructureError(
             "orthonormal (U1)",
-            f"input layer over variable {variable}",
+            where,
             f"{units} orthonormal functions do not fit in a basis of {family.size}",
             f"use units ≤ {family.size}, or a larger family",
         )
     return Parameter((units, family.size))
 
 
-def _family_parameters(family: Family, given: Mapping[str, Parameter]) -> Mapping[str, Parameter]:
+def _family_parameters(
+    family: InputFunctions, given: Mapping[str, Parameter | Tensor]
+) -> Mapping[str, Parameter]:
     initial = family.parameters()
     unknown = set(given) - set(initial)
     if unknown:
@@ -318,7 +381,7 @@ def _family_parameters(family: Family, given: Mapping[str, Parameter]) -> Mappin
             ". Fix: use the names that it has."
         )
     made = {
-        name: given[name]
+        name: _as_parameter(given[name])
         if name in given
         else Parameter(tuple(value.shape), Constraint.FREE, is_complex=False, value=value)
         for name, value in initial.items()

@@ -39,9 +39,6 @@ class Parameter:
         >>> shared = Parameter((2, 4), name="shared")
         >>> shared.num_reals
         16
-        >>> w = shared.draw(torch.Generator().manual_seed(0), torch.complex128)
-        >>> bool(torch.allclose(w @ w.mH, torch.eye(2, dtype=w.dtype)))
-        True
     """
 
     shape: tuple[int, ...]
@@ -126,44 +123,6 @@ class Parameter:
             )
         return value if value.is_floating_point() or value.is_complex() else value.double()
 
-    def draw(
-        self,
-        generator: torch.Generator,
-        dtype: torch.dtype,
-        smoothing: Tensor | None = None,
-        *,
-        positive: bool = False,
-        of_states: bool = False,
-    ) -> Tensor:
-        """A random value: Haar-distributed where semi-unitary, Gaussian of variance 1/K2 where free.
-
-        Args:
-            generator: of the numbers.
-            dtype: gives the precision.
-            smoothing: (K2, K2), multiplies the Gaussian rows that the value is made of.
-            positive: where free, absolute values of the real and imaginary parts.
-            of_states: where free, parts with mean ½ and variance 1/12, as numbers that are uniform in (0, 1)
-                have. A step of Adam moves small weights by much of their size, and those of rare states
-                are left with noise.
-        """
-        dtype = dtype.to_complex() if self.is_complex else dtype.to_real()
-        if self.constraint is Constraint.SIMPLEX:
-            return torch.full(self.shape, 1 / math.prod(self.shape), dtype=dtype.to_real())
-        # drawn in double precision, so that one seed gives one circuit whatever the dtype
-        wide = torch.complex128 if self.is_complex else torch.float64
-        gaussian = torch.randn(self.shape, generator=generator, dtype=wide)
-        if smoothing is not None:
-            gaussian = gaussian @ smoothing.to(wide)
-        if self.constraint is not Constraint.FREE:
-            return _haar(gaussian).to(dtype)
-        parts = torch.view_as_real(gaussian) if self.is_complex else gaussian
-        if of_states:
-            parts.mul_(math.sqrt((1 + self.is_complex) / 12)).add_(0.5)  # complex parts have variance ½
-            return gaussian.to(dtype)
-        if positive:
-            parts.abs_()
-        return (gaussian / math.sqrt(self.shape[-1])).to(dtype)
-
 
 def as_tensor(value: Any, what: str) -> Tensor:
     """A tensor, an array or nested lists of numbers as a tensor; lists of floats in double precision."""
@@ -183,19 +142,3 @@ def _is_finite(value: Tensor) -> bool:
     if value.is_complex():
         value = torch.view_as_real(value)
     return all(bool(torch.isfinite(extreme)) for extreme in value.aminmax())
-
-
-def _haar(gaussian: Tensor) -> Tensor:
-    """Rows orthonormalised; the unique QR (positive diagonal of R) makes the distribution uniform.
-
-    Rᴴ is the Cholesky factor of XXᴴ, and that is several times faster to find where X is wide enough for
-    XXᴴ to be well-conditioned: from twice as many columns as rows on, cond(XXᴴ) is about 34.
-    """
-    rows, columns = gaussian.shape
-    if columns >= 2 * rows:
-        factor = torch.linalg.cholesky(gaussian @ gaussian.mH)
-        whitened: Tensor = torch.linalg.solve_triangular(factor, gaussian, upper=False)
-        return whitened
-    q, r = torch.linalg.qr(gaussian.mH)
-    haar: Tensor = (q * r.diagonal().sgn()).mH
-    return haar

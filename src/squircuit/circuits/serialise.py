@@ -13,6 +13,7 @@ from torch import Tensor
 from squircuit.circuits.layers import Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.parameter import Constraint, Parameter
 from squircuit.errors import FormatError, ParameterError, SquircuitError
+from squircuit.families.base import Family
 from squircuit.families.serialise import family_from_dict, family_to_dict
 from squircuit.storage.documents import parsed
 from squircuit.storage.words import one_line, without_fix
@@ -181,7 +182,7 @@ def _layer_to_dict(circuit: Circuit, layer: Layer, index: Mapping[Layer, int]) -
     if isinstance(layer, Input):
         return {
             "kind": "input",
-            "variable": layer.variable,
+            **_variables_to_dict(layer),
             "family": family_to_dict(layer.family),
             "units": layer.units,
             "weight": None if layer.weight is None else circuit.parameter_name(layer.weight),
@@ -190,6 +191,19 @@ def _layer_to_dict(circuit: Circuit, layer: Layer, index: Mapping[Layer, int]) -
         }
     common = {"kind": layer.kind, "inputs": [index[item] for item in layer.inputs]}
     return {**common, "weight": circuit.parameter_name(layer.weight)} if isinstance(layer, Sum) else common
+
+
+def _variables_to_dict(layer: Input) -> dict[str, Any]:
+    """One variable by itself, as ever since the first files; those of a block in a list."""
+    if isinstance(layer.family, Family):
+        return {"variable": layer.variable}
+    return {"variables": list(layer.variables)}
+
+
+def _variables_from_dict(where: str, item: Mapping[str, Any]) -> int | list[int]:
+    if "variables" not in item:
+        return _whole(item["variable"], f"{where}: its variable", most=MOST_VARIABLES)
+    return [_whole(v, f"{where}: one of its variables", most=MOST_VARIABLES) for v in item["variables"]]
 
 
 def _layer_from_dict(
@@ -215,11 +229,11 @@ def _layer_from_dict(
 def _input_from_dict(where: str, item: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> Input:
     weight = None if item["weight"] is None else _named(parameters, item["weight"], where)
     shared = {name: _named(parameters, p, where) for name, p in item["parameters"].items()}
-    variable = _whole(item["variable"], f"{where}: its variable", most=MOST_VARIABLES)
+    variables = _variables_from_dict(where, item)
     units = _whole(item["units"], f"{where}: its number of units", 1)
     first_row = _whole(item["first_row"], f"{where}: its first row")
     family = family_from_dict(item["family"])
-    return Input(variable, family, None if weight is None else units, weight, first_row, shared)
+    return Input(variables, family, None if weight is None else units, weight, first_row, shared)
 
 
 def _require_width(where: str, inputs: list[Layer]) -> None:

@@ -80,15 +80,15 @@ def _check_domains(layers: Sequence[Layer]) -> None:
     domains: dict[int, Domain] = {}
     for layer in layers:
         if isinstance(layer, Input):
-            known = domains.setdefault(layer.variable, layer.family.domain)
-            if known != layer.family.domain:
-                raise StructureError(
-                    "well-defined",
-                    layer.label,
-                    f"variable {layer.variable} has the domains {known.describe()} and "
-                    f"{layer.family.domain.describe()}",
-                    "use one domain for all input layers over a variable",
-                )
+            for variable, domain in zip(layer.variables, layer.family.domains, strict=True):
+                known = domains.setdefault(variable, domain)
+                if known != domain:
+                    raise StructureError(
+                        "well-defined",
+                        layer.label,
+                        f"variable {variable} has the domains {known.describe()} and {domain.describe()}",
+                        "use one domain for all input layers over a variable",
+                    )
 
 
 def _check_roots(roots: Sequence[Layer], root_weights: Parameter | None) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import Any, final
 
 import torch
@@ -21,11 +22,44 @@ from torch import Tensor
 
 from squircuit.execution.algebras import GRAMS, VECTORS, Algebra
 from squircuit.execution.derivatives import require_eager, require_first
-from squircuit.execution.inputs import FamilyValues, input_gram
-from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
+from squircuit.execution.inputs import FamilyValues, input_gram, input_norms
+from squircuit.execution.plan import (
+    Branch,
+    Group,
+    InputGroup,
+    Key,
+    Plan,
+    ProductGroup,
+    Slots,
+    SumGroup,
+    Use,
+    part_with_inner_products,
+)
 from squircuit.execution.precision import tf32
 from squircuit.execution.scaled import log_or_nothing
 from squircuit.execution.weighted_product import Saved
+
+
+@final
+class Indices:
+    """Scattered places as tensors, made once for each device: a step that is captured copies nothing.
+
+    Example:
+        >>> index = Indices()
+        >>> index((2, 0), torch.device("cpu")) is index((2, 0), torch.device("cpu"))
+        True
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+
+    def __call__(self, places: tuple[int, ...], device: torch.device) -> Tensor:
+        """The places as a tensor on a device: (n,)."""
+        key = (places, device)
+        if key not in self._made:
+            with torch.inference_mode(False):  # it will serve in training as well
+                self._made[key] = torch.tensor(places, device=device)
+        return self._made[key]
 
 
 @final
@@ -40,7 +74,10 @@ class Network:
     def __init__(self, plan: Plan, tf32: bool = True) -> None:
         self.plan = plan
         self.tf32 = tf32
-        self._indices: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+        self.index = Indices()
+        self._crossed = part_with_inner_products(plan)
+        crossed = set(self._crossed.groups)  # all sums are among them
+        self._alone = [g for g in plan.groups if not isinstance(g, SumGroup) and g not in crossed]
         self._reads = _count_reads(plan)
         self._added = {
             width
@@ -68,9 +105,11 @@ class Network:
         return self._sweep(VECTORS, inputs, weights, input_scales or [None] * len(inputs))
 
     def log_norms(self, stacks: Sequence[Tensor], values: FamilyValues, device: torch.device) -> Tensor:
-        """log R_rr of the root units with R = ∫ ℓ ℓᴴ, by Gram matrices; differentiable in the weights.
+        """log ∫ |c_r|² of the root units; differentiable in the weights.
 
-        The inputs of a sum must be orthogonal to each other: their inner products are not counted.
+        By Gram matrices below sums, and where only the squares of units are asked by these alone: a product
+        of 400 input layers' units needs no inner products of them. The inputs of a sum must be orthogonal to
+        each other: their inner products are not counted.
 
         Args:
             stacks: the weights.
@@ -81,18 +120,41 @@ class Network:
             (R,).
         """
         require_eager()
+        logs = self._log_norms_below(stacks, values, device)
+        for group in self._alone:
+            if isinstance(group, InputGroup):
+                norms = input_norms(group, self._weight_of(stacks, group), values(group), device)
+                found = log_or_nothing(norms.double()).expand(group.folds, -1).unbind()
+            else:
+                found = tuple(_product_of_logs(group.branch, fold, logs) for fold in range(group.folds))
+            logs.update(zip(((group.units, place) for place in group.writes), found, strict=True))
+        return torch.cat([logs[root] for root in self.plan.roots])
+
+    def _log_norms_below(
+        self, stacks: Sequence[Tensor], values: FamilyValues, device: torch.device
+    ) -> dict[Key, Tensor]:
+        """log ∫ |ℓ_k|² of sums, and of what else is asked of layers with inner products: (K,) each."""
+        plan, names = self._crossed.plan, self._crossed.names
+        if not names:
+            return {}
+        network = self if plan is self.plan else self._crossed_network
         with tf32(False):
             grams = [
                 input_gram(group, self._weight_of(stacks, group), values, device, self.tf32)
-                for group in self.plan.groups
+                for group in plan.groups
                 if isinstance(group, InputGroup)
             ]
         dtype = grams[0].dtype
         for each in [*grams, *stacks]:
             dtype = torch.promote_types(dtype, each.dtype)
         inputs, weights = ([each.to(dtype) for each in part] for part in (grams, stacks))
-        norms, scales = self._sweep(GRAMS, inputs, weights, [None] * len(inputs))
-        return log_or_nothing(norms) + scales
+        norms, scales = network._sweep(GRAMS, inputs, weights, [None] * len(inputs))
+        found = torch.split(log_or_nothing(norms) + scales, [width for width, _ in names])
+        return dict(zip(names, found, strict=True))
+
+    @cached_property
+    def _crossed_network(self) -> Network:
+        return Network(self._crossed.plan, self.tf32)
 
     def weight(self, weights: Sequence[Tensor], use: Use) -> Tensor:
         """The weights of a group: (F or 1, K1, K2)."""
@@ -101,14 +163,6 @@ class Network:
             return stack
         assert use.index is not None
         return stack.index_select(0, self.index(use.index, stack.device))
-
-    def index(self, places: tuple[int, ...], device: torch.device) -> Tensor:
-        """Scattered places as a tensor, made once for each device."""
-        key = (places, device)
-        if key not in self._indices:
-            with torch.inference_mode(False):  # it will serve in training as well
-                self._indices[key] = torch.tensor(places, device=device)
-        return self._indices[key]
 
     def read(self, pool: Tensor, slots: Slots) -> Tensor:
         """Places of a pool: a view of a stretch, or a copy of scattered ones."""
@@ -183,6 +237,14 @@ def _count_reads(plan: Plan) -> dict[int, list[int]]:
             for place in slots:
                 counts[width][place] += 1
     return counts
+
+
+def _product_of_logs(branch: Branch, fold: int, logs: Mapping[Key, Tensor]) -> Tensor:
+    """log ∫ |ℓ_k|² of a product of layers over different variables: (K,)."""
+    factors = [logs[width, slots[fold]] for width, slots in branch.factors]
+    if branch.kind == "kronecker":
+        return reduce(lambda a, b: (a.unsqueeze(1) + b).flatten(), factors)
+    return reduce(torch.add, factors)
 
 
 class _Sweep(torch.autograd.Function):

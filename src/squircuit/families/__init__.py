@@ -1,14 +1,20 @@
-"""Families of input functions of one variable.
+"""Families of input functions of one variable, and of several.
 
 Orthonormal: :class:`Categorical` for discrete variables; :class:`Fourier` and :class:`Legendre` on an
 interval; :class:`Hermite` on the line; :class:`Laguerre` on a half-line; :class:`Orthonormalised` for any
-other, such as :class:`BSpline`. Not orthonormal, the baseline: :class:`Gaussian`. :class:`Conjugated` and
-:class:`Product` arise in the algebra of circuits, :class:`Together` where queries join layers.
+other, such as :class:`BSpline`; :class:`Bins` for spikes; :class:`Transformed` for any of them after a
+:class:`Monotone` map that is fitted to data. Not orthonormal, the baseline: :class:`Gaussian`.
+:class:`Conjugated` and :class:`Product` arise in the algebra of circuits, :class:`Together` where queries
+join layers.
+
+Of several variables at once, a *block*: :class:`MultivariateGaussian`, and :class:`OrthonormalisedBlock`.
 """
 
 from __future__ import annotations
 
-from squircuit.families.base import Family, Values
+from squircuit.families.base import Family, InputFunctions, Values
+from squircuit.families.bins import Bins
+from squircuit.families.block import BlockFamily
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
 from squircuit.families.conjugated import Conjugated
@@ -18,13 +24,19 @@ from squircuit.families.gaussian import Gaussian
 from squircuit.families.hermite import Hermite
 from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
+from squircuit.families.monotone import Monotone
+from squircuit.families.multivariate_gaussian import MultivariateGaussian
 from squircuit.families.orthonormalised import Orthonormalised
+from squircuit.families.orthonormalised_block import OrthonormalisedBlock
 from squircuit.families.product import Product
 from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
 from squircuit.families.together import Together
+from squircuit.families.transformed import Transformed
 
 __all__ = [
     "BSpline",
+    "Bins",
+    "BlockFamily",
     "Categorical",
     "Conjugated",
     "Domain",
@@ -35,13 +47,18 @@ __all__ = [
     "Gaussian",
     "HalfLine",
     "Hermite",
+    "InputFunctions",
     "Interval",
     "Laguerre",
     "Legendre",
     "Line",
+    "Monotone",
+    "MultivariateGaussian",
     "Orthonormalised",
+    "OrthonormalisedBlock",
     "Product",
     "Together",
+    "Transformed",
     "Values",
     "family_from_dict",
     "family_to_dict",

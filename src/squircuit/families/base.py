@@ -1,31 +1,31 @@
-"""What a family of input functions is."""
+"""What input functions are, and those of one variable: families."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, StructureError
 from squircuit.families.domain import Domain, Finite
 from squircuit.families.quadrature import gauss_legendre, merge
 
 Values = Mapping[str, Tensor]
 
 
-class Family(ABC):
-    r"""Functions φ_1, …, φ_n of one variable: the input functions of a circuit.
+class InputFunctions(ABC):
+    """Functions φ_1, …, φ_n of one variable or of several: what an input layer of a circuit holds.
 
-    A family is a description, not a container of weights: it is immutable, compares by its fields and hashes.
-    Learnable numbers (a location, a scale) are kept by the caller and handed over as ``values``, a mapping
-    from the names in :meth:`parameters`; a name left out stands for its initial value.
+    They are a description, not a container of weights: immutable, compared by fields, hashable. Learnable
+    numbers (a location, a scale) are kept by the caller and handed over as ``values``, a mapping from the
+    names in :meth:`parameters`; a name left out stands for its initial value.
 
-    A new family is a final frozen dataclass that defines ``size``, :attr:`domain`, ``_functions``, and for a
-    continuous variable :meth:`breakpoints`; everything else follows, and may be overridden by a closed form.
+    :class:`Family` are those of one variable, at points (...,);
+    :class:`squircuit.families.BlockFamily` those of D variables, at points (..., D).
     """
 
     if TYPE_CHECKING:  # at run time a dataclass would take an inherited property for its field's default
@@ -34,27 +34,36 @@ class Family(ABC):
         def size(self) -> int:
             """Number n of functions."""
 
+        @property
+        def dimension(self) -> int:
+            """Number D of variables."""
+
     @property
     @abstractmethod
-    def domain(self) -> Domain:
-        """The set on which the functions live; they are 0 outside."""
+    def domains(self) -> tuple[Domain, ...]:
+        """The set of values of each variable; the functions are 0 outside."""
 
     @abstractmethod
     def _functions(self, x: Tensor, values: Values) -> Tensor:
-        """The functions at points inside the domain, (...,) → (..., n); ``values`` has all, in x's dtype."""
+        """The functions at points inside the domain, (..., n); ``values`` has all, in x's dtype."""
 
+    @abstractmethod
     def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """φ(x) e^(−s), (..., n) in a precision, and s, (...,), held constant; 0 unless φ vanishes far out.
+        """φ(x) e^(−s), (..., n) in a precision, and s, (...,), held constant.
 
         Points and values are in the precision in which a location is to be subtracted.
         """
-        functions = self._functions(x, values)
-        return functions.to(dtype.to_complex() if functions.is_complex() else dtype), torch.zeros_like(x)
 
+    @abstractmethod
     def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
-        """φ_i(x) e^(−s_i), (..., n), and s_i, (..., n), held constant: to be overridden where they differ."""
-        functions, scale = self._scaled_functions(x, values, x.dtype)
-        return functions, scale[..., None].expand(functions.shape)
+        """φ_i(x) e^(−s_i), (..., n), and s_i, (..., n), held constant."""
+
+    @abstractmethod
+    def _within(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Which points are inside the domain, (...,), and the points with a stand-in for all others.
+
+        A finite stand-in keeps NaN out of the gradient.
+        """
 
     @property
     def has_one_scale(self) -> bool:
@@ -65,6 +74,11 @@ class Family(ABC):
     def is_orthonormal(self) -> bool:
         """Whether ∫ φ_i φ_j* = δ_ij whatever the values of the parameters."""
         return False
+
+    @property
+    def has_unit_norms(self) -> bool:
+        """Whether ∫ |φ_i|² = 1 whatever the values of the parameters."""
+        return self.is_orthonormal
 
     @property
     def is_complex(self) -> bool:
@@ -78,6 +92,17 @@ class Family(ABC):
         None where there is no such form, or the place is learnt.
         """
         return None
+
+    def of_one_variable(self) -> Family:
+        """Itself, where it has functions of one variable; StructureError for those of several at once."""
+        if isinstance(self, Family):
+            return self
+        raise StructureError(
+            "of one variable",
+            type(self).__name__,
+            f"its functions of {self.dimension} variables are not integrated by quadrature",
+            "use families of one variable there",
+        )
 
     def parameters(self) -> dict[str, Tensor]:
         """The learnable parameters: name → initial value (float64, every real number is allowed)."""
@@ -94,15 +119,15 @@ class Family(ABC):
         """The value of every function at every point.
 
         Args:
-            x: points of any shape (...,): float32, float64, or integers (then computed in float64).
+            x: points (...,), or (..., D) of a block: float32, float64, or integers (then computed in
+                float64).
             values: of the learnable parameters.
 
         Returns:
             (..., n) in the dtype of x, or its complex counterpart; 0 where x is outside the domain or NaN.
         """
-        x = _as_real(x)
-        inside = self.domain.contains(x)
-        within = torch.where(inside, x, self.domain.anchor)  # a finite stand-in keeps NaN out of the gradient
+        x = as_real(x)
+        inside, within = self._within(x)
         return torch.where(inside[..., None], self._functions(within, self._resolve(values, x)), 0.0)
 
     def evaluate_scaled(
@@ -111,7 +136,7 @@ class Family(ABC):
         """The value of every function as v e^s: far from its place a function is too small for any float.
 
         Args:
-            x: points of any shape (...,); locations are subtracted in their precision.
+            x: points as for :meth:`evaluate`; locations are subtracted in their precision.
             values: of the learnable parameters.
             dtype: float32 or float64 of the result; default that of x.
 
@@ -124,10 +149,9 @@ class Family(ABC):
             >>> v, s
             (tensor([0.7511]), tensor(-5000.))
         """
-        x = _as_real(x)
+        x = as_real(x)
         dtype = x.dtype if dtype is None else dtype
-        inside = self.domain.contains(x)
-        within = torch.where(inside, x, self.domain.anchor)
+        inside, within = self._within(x)
         functions, scale = self._scaled_functions(within, self._resolve(values, x), dtype)
         return torch.where(inside[..., None], functions, 0.0), scale
 
@@ -135,7 +159,7 @@ class Family(ABC):
         """The value of every function as v e^s with a scale of its own, unlike :meth:`evaluate_scaled`.
 
         Args:
-            x: points of any shape (...,).
+            x: points as for :meth:`evaluate`.
             values: of the learnable parameters.
 
         Returns:
@@ -147,19 +171,107 @@ class Family(ABC):
             >>> s  # beside e^−50 no float holds e^−4998
             tensor([-4997.6974,   -50.0000], dtype=torch.float64)
         """
-        x = _as_real(x).double()
-        inside = self.domain.contains(x)
-        within = torch.where(inside, x, self.domain.anchor)
+        x = as_real(x).double()
+        inside, within = self._within(x)
         functions, scale = self._separate_functions(within, self._resolve(values, x))
         return torch.where(inside[..., None], functions, 0.0), scale.detach()
 
-    def inner(
-        self, other: Family, values: Values | None = None, other_values: Values | None = None
-    ) -> Tensor:
-        """The matrix ∫ φ_i(x) ψ_j(x)* dx, (n, m), of this family φ and another ψ on the same domain.
+    @abstractmethod
+    def inner(self, other: Any, values: Values | None = None, other_values: Values | None = None) -> Tensor:
+        """The matrix ∫ φ_i(x) ψ_j(x)* dx, (n, m), of these functions φ and others ψ on the same domain.
 
         A sum for discrete variables. In float64 or complex128, and differentiable in the values.
         """
+
+    @abstractmethod
+    def integrals(self, values: Values | None = None) -> Tensor:
+        """The vector ∫ φ_i(x) dx, (n,), in float64 or complex128; a sum for discrete variables."""
+
+    def gram(self, values: Values | None = None) -> Tensor:
+        """The matrix ∫ φ_i(x) φ_j(x)* dx, (n, n): exactly the identity for an orthonormal family."""
+        if not self.is_orthonormal:
+            return self.inner(self, values, values)
+        dtype = torch.complex128 if self.is_complex else torch.float64
+        return torch.eye(self.size, dtype=dtype, device=device_of(values))
+
+    def conjugate(self) -> InputFunctions:
+        """The functions φ_i*: the same object if they are real."""
+        return self
+
+    def norms(self, values: Values | None = None) -> Tensor:
+        """∫ |φ_i(x)|² dx, (n,), in float64: exactly 1 where :attr:`has_unit_norms`.
+
+        Example:
+            >>> from squircuit.families import Gaussian
+            >>> Gaussian(1).norms()  # 1/(2σ√π) with σ = ½
+            tensor([0.5642], dtype=torch.float64)
+        """
+        if self.has_unit_norms:
+            return torch.ones(self.size, dtype=torch.float64, device=device_of(values))
+        return self.gram(values).diagonal().real
+
+    def _resolve(self, values: Values | None, like: Tensor) -> dict[str, Tensor]:
+        """All parameters, given or else initial, in the dtype and on the device of ``like``."""
+        initial, given = self.parameters(), {} if values is None else values
+        for name in given:
+            if name not in initial:
+                raise self._unknown(name, initial)
+        shaped = {name: self._shaped(name, given.get(name, first), first) for name, first in initial.items()}
+        return {name: value.to(like) for name, value in shaped.items()}
+
+    def _shaped(self, name: str, value: Tensor, first: Tensor) -> Tensor:
+        if value.shape != first.shape:
+            raise ParameterError(
+                f"{type(self).__name__}: the value of {name} has shape {tuple(value.shape)}. "
+                f"Fix: pass a tensor of shape {tuple(first.shape)}."
+            )
+        return value
+
+    def _unknown(self, name: str, initial: Values) -> ParameterError:
+        nearest = get_close_matches(name, initial, n=1, cutoff=0.0)
+        fix = f"did you mean {nearest[0]!r}" if nearest else "pass no values, it has no learnable parameters"
+        return ParameterError(f"{type(self).__name__}: unknown parameter {name!r}. Fix: {fix}.")
+
+
+class Family(InputFunctions):
+    """Functions φ_1, …, φ_n of one variable: the input functions of most circuits.
+
+    A new family is a final frozen dataclass that defines ``size``, :attr:`domain`, ``_functions``, and for a
+    continuous variable :meth:`breakpoints`; everything else follows, and may be overridden by a closed form.
+    """
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """The set on which the functions live; they are 0 outside."""
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        return (self.domain,)
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """To be overridden where functions vanish far out: here s = 0."""
+        functions = self._functions(x, values)
+        return functions.to(dtype.to_complex() if functions.is_complex() else dtype), torch.zeros_like(x)
+
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        """To be overridden where scales differ."""
+        functions, scale = self._scaled_functions(x, values, x.dtype)
+        return functions, scale[..., None].expand(functions.shape)
+
+    def _within(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        inside = self.domain.contains(x)
+        return inside, torch.where(inside, x, self.domain.anchor)
+
+    def inner(
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
+    ) -> Tensor:
+        if not isinstance(other, Family):  # a block of one variable knows by itself whether there is one
+            return other.inner(self, other_values, values).mH.resolve_conj()
         if self.domain != other.domain:
             raise ParameterError(
                 f"{type(self).__name__}.inner: {self.domain.describe()} and {other.domain.describe()} "
@@ -171,13 +283,6 @@ class Family(ABC):
         left, right = self.evaluate(nodes, values), other.evaluate(nodes, other_values)
         dtype = torch.promote_types(left.dtype, right.dtype)
         return (weights * left.mT).to(dtype) @ right.conj().to(dtype)
-
-    def gram(self, values: Values | None = None) -> Tensor:
-        """The matrix ∫ φ_i(x) φ_j(x)* dx, (n, n): exactly the identity for an orthonormal family."""
-        if not self.is_orthonormal:
-            return self.inner(self, values, values)
-        dtype = torch.complex128 if self.is_complex else torch.float64
-        return torch.eye(self.size, dtype=dtype, device=device_of(values))
 
     def integrals(self, values: Values | None = None) -> Tensor:
         """The vector ∫ φ_i(x) dx, (n,), in float64 or complex128; a sum for discrete variables."""
@@ -206,28 +311,6 @@ class Family(ABC):
         """Nodes and weights, (q,) each, that integrate products of two functions of the family."""
         return _common_rule(self, self, values, values)
 
-    def _resolve(self, values: Values | None, like: Tensor) -> dict[str, Tensor]:
-        """All parameters, given or else initial, in the dtype and on the device of ``like``."""
-        initial, given = self.parameters(), {} if values is None else values
-        for name in given:
-            if name not in initial:
-                raise self._unknown(name, initial)
-        shaped = {name: self._shaped(name, given.get(name, first), first) for name, first in initial.items()}
-        return {name: value.to(like) for name, value in shaped.items()}
-
-    def _shaped(self, name: str, value: Tensor, first: Tensor) -> Tensor:
-        if value.shape != first.shape:
-            raise ParameterError(
-                f"{type(self).__name__}: the value of {name} has shape {tuple(value.shape)}. "
-                f"Fix: pass a tensor of shape {tuple(first.shape)}."
-            )
-        return value
-
-    def _unknown(self, name: str, initial: Values) -> ParameterError:
-        nearest = get_close_matches(name, initial, n=1, cutoff=0.0)
-        fix = f"did you mean {nearest[0]!r}" if nearest else "pass no values, it has no learnable parameters"
-        return ParameterError(f"{type(self).__name__}: unknown parameter {name!r}. Fix: {fix}.")
-
 
 def _same(values: Values | None, other: Values | None) -> bool:
     """Whether two mappings hold the very same tensors; equal ones elsewhere are compared by nobody."""
@@ -235,7 +318,8 @@ def _same(values: Values | None, other: Values | None) -> bool:
     return first.keys() == second.keys() and all(first[name] is second[name] for name in first)
 
 
-def _as_real(x: Tensor) -> Tensor:
+def as_real(x: Tensor) -> Tensor:
+    """The points in single or double precision; integers become double."""
     if x.dtype in (torch.float32, torch.float64):
         return x
     if x.is_floating_point() or x.is_complex():

@@ -7,6 +7,9 @@ from numbers import Real
 
 from squircuit.errors import ParameterError, is_whole
 
+NARROW, WIDE = 1e-35, 1e35
+"""Widths of functions and domains for which values, and weights of nodes, are numbers in single precision."""
+
 
 def wrong(owner: object, name: str, problem: str, fix: str) -> ParameterError:
     """The error to raise when the field ``name`` of ``owner`` has a bad value."""
@@ -33,10 +36,18 @@ def require_finite(owner: object, *names: str) -> None:
 
 
 def require_positive(owner: object, name: str) -> None:
-    """Demand a finite number > 0 and store it as a plain float."""
+    """Demand a number > 0 that is a width for floats, and store it as a plain float."""
     require_finite(owner, name)
     if getattr(owner, name) <= 0:
         raise wrong(owner, name, "is not positive", "pass a finite float > 0")
+    require_width(owner, name, getattr(owner, name))
+
+
+def require_width(owner: object, name: str, width: float) -> None:
+    """Demand that functions of this width, and integrals of them, are within the range of floats."""
+    if not NARROW <= width <= WIDE:
+        fix = f"measure in other units, so that it is between {NARROW:g} and {WIDE:g}"
+        raise wrong(owner, name, f"makes a width of {width:g}, beyond the range of floats", fix)
 
 
 def require_ordered(owner: object, low: str, high: str) -> None:
@@ -44,6 +55,7 @@ def require_ordered(owner: object, low: str, high: str) -> None:
     require_finite(owner, low, high)
     if getattr(owner, low) >= getattr(owner, high):
         raise wrong(owner, low, f"is not below {high}={getattr(owner, high)!r}", f"pass {low} < {high}")
+    require_width(owner, high, getattr(owner, high) - getattr(owner, low))
 
 
 def require_flag(owner: object, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, Values
+from squircuit.families.base import Family, InputFunctions, Values
 from squircuit.families.checks import wrong
 from squircuit.families.domain import Domain
 
@@ -81,7 +81,7 @@ class Conjugated(Family):
         return self.base.has_one_scale
 
     def inner(
-        self, other: Family, values: Values | None = None, other_values: Values | None = None
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:
         return torch.conj_physical(self.base.inner(other.conjugate(), values, other_values))
 

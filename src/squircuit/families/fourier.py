@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, Values, device_of
+from squircuit.families.base import Family, InputFunctions, Values, device_of
 from squircuit.families.checks import require_count, require_finite, require_flag, require_positive, wrong
 from squircuit.families.conjugated import Conjugated
 from squircuit.families.domain import Interval
@@ -74,7 +74,7 @@ class Fourier(Family):
         return torch.polar(torch.full_like(phase, self.period**-0.5), phase)
 
     def inner(
-        self, other: Family, values: Values | None = None, other_values: Values | None = None
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:
         if not isinstance(other, Fourier) or (self.period, self.centre) != (other.period, other.centre):
             return super().inner(other, values, other_values)

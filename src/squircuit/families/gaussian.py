@@ -10,8 +10,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, Values, device_of
-from squircuit.families.checks import is_finite, require_count, require_flag, wrong
+from squircuit.families.base import Family, InputFunctions, Values, device_of
+from squircuit.families.checks import is_finite, require_count, require_flag, require_width, wrong
 from squircuit.families.constants import constant
 from squircuit.families.domain import Line
 from squircuit.families.recurrence import FARTHEST, REACH, standardise
@@ -61,6 +61,8 @@ class Gaussian(Family):
         self._require_numbers("scale")
         if min(self._scales) <= 0:
             raise wrong(self, "scale", "is not positive", "pass only standard deviations > 0")
+        for scale in (min(self._scales), max(self._scales)):
+            require_width(self, "scale", scale)
         require_flag(self, "learnable")
 
     @property
@@ -100,7 +102,7 @@ class Gaussian(Family):
         return self.size == 1
 
     def inner(
-        self, other: Family, values: Values | None = None, other_values: Values | None = None
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:
         if not isinstance(other, Gaussian):
             return super().inner(other, values, other_values)

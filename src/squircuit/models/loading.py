@@ -13,8 +13,9 @@ from squircuit import storage
 from squircuit.circuits import Circuit
 from squircuit.data import Schema
 from squircuit.errors import FormatError, ParameterError
-from squircuit.models.saving import KIND, LOGITS, MOST_STRUCTURE, STRUCTURE, decompressed
+from squircuit.models.saving import KIND, MOST_STRUCTURE, STRUCTURE, decompressed
 from squircuit.models.squared_circuit import SquaredCircuit
+from squircuit.models.weights import LOGITS
 from squircuit.storage.words import one_line, without_fix
 
 MOST_AXES = 64

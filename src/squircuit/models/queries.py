@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -29,8 +28,8 @@ from squircuit.inference.marginals import Marginals, marginals, moments
 from squircuit.inference.sampling.sample import make_generator, require_count, sample
 
 
-class Queries(ABC):
-    """What can be asked of a density given any evidence.
+class Queries:
+    """What can be asked of a model given any evidence; each is one line that hands a snapshot on.
 
     In every query ``given`` holds rows (n, d) of data and ``missing`` says which of their entries are not
     known: booleans, True = missing, of shape (d,) for all rows or (n, d); NaN in the column of a continuous
@@ -39,14 +38,12 @@ class Queries(ABC):
 
     structure: Circuit  #: without weights: variables and domains
 
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Where the weights are."""
+    if TYPE_CHECKING:  # what the model has, see StackedWeights and SquaredCircuit
 
-    @abstractmethod
-    def snapshot(self, joined: bool = False) -> Snapshot:
-        """The model as queries see it."""
+        @property
+        def device(self) -> torch.device: ...
+
+        def snapshot(self, joined: bool = False) -> Snapshot: ...
 
     def _evidence(self, given: Any, missing: Any) -> Evidence:
         """Checked evidence; none given: one row that lacks everything."""

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from squircuit import storage
 from squircuit.errors import FormatError, ParameterError
+from squircuit.models.weights import LOGITS
 
 if TYPE_CHECKING:
     from squircuit.models.squared_circuit import SquaredCircuit
 
 KIND = "model"
 STRUCTURE = "structure"  #: the tensor of bytes that holds the circuit
-LOGITS = "root_logits"
 MOST_STRUCTURE = 2**29
 """Bytes of the JSON of a circuit: two million layers."""
 SMALL_STRUCTURE = 2**25

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
+from squircuit.circuits.balance import balanced
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.properties.basis import sum_edges, too_large
@@ -43,6 +44,7 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     large = too_large(circuit, "deterministic")
     if large is not None:
         return large
+    circuit = balanced(circuit)  # a product of tiny weights is not zero
     undecided: list[Sum] = []
     for layer in circuit.sums:
         rows, complete = grid(circuit, layer.scope)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Kronecker, Layer, Sum
+from squircuit.circuits.balance import balanced
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
@@ -48,9 +49,10 @@ def is_orthogonal(
     for verdict in (is_smooth(circuit), is_decomposable(circuit)):
         if not verdict:
             return Verdict(name, False, f"not {verdict.name}: {verdict.reason}", verdict.where)
-    verdict = (
-        _by_inner_products(circuit, chosen, name, tolerance) if circuit.has_weights else _no_weights(name)
-    )
+    if circuit.has_weights:
+        verdict = _by_inner_products(balanced(circuit), chosen, name, tolerance)
+    else:
+        verdict = _no_weights(name)
     return verdict if verdict.holds is not None else _by_theorem(circuit, over, verdict)
 
 

@@ -32,8 +32,10 @@ def representatives(circuit: Circuit, variable: int) -> Tensor:
     if isinstance(domain, Finite):
         return torch.arange(domain.size, dtype=torch.float64)
     layers = [layer for layer in circuit.inputs if layer.variable == variable]
-    pieces = torch.unique(torch.cat([layer.family.pieces(circuit.family_values(layer)) for layer in layers]))
-    panels = [layer.family.breakpoints(circuit.family_values(layer)) for layer in layers]
+    pieces = torch.unique(
+        torch.cat([layer.family.of_one_variable().pieces(circuit.family_values(layer)) for layer in layers])
+    )
+    panels = [layer.family.of_one_variable().breakpoints(circuit.family_values(layer)) for layer in layers]
     bounds = torch.unique(torch.cat([pieces, *panels]))
     generator = torch.Generator().manual_seed(variable)
     where = torch.rand(len(bounds) - 1, generator=generator, dtype=torch.float64)
@@ -102,7 +104,9 @@ def _rule(circuit: Circuit, variable: int) -> tuple[Tensor, Tensor]:
     if circuit.domains[variable].is_discrete:
         states = representatives(circuit, variable)
         return states, torch.ones_like(states)
-    breakpoints = [layer.family.breakpoints(circuit.family_values(layer)) for layer in layers]
+    breakpoints = [
+        layer.family.of_one_variable().breakpoints(circuit.family_values(layer)) for layer in layers
+    ]
     return gauss_legendre(torch.unique(torch.cat(breakpoints)))
 
 

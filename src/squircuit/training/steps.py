@@ -160,8 +160,8 @@ class Steps:
 
         Losses are divided by the number of all rows, so that the sum over processes is the mean of the batch.
         """
-        trusting = self.model.trusting() if self._is_trusted else nullcontext()
-        with trusting, nullcontext() if x.is_cuda else flushed_denormals():
+        step = self.model.training_step(on_manifold=self._is_trusted)
+        with step, nullcontext() if x.is_cuda else flushed_denormals():
             self.optimiser.zero_grad(set_to_none=True)
             log_p, learnt = self._objective(x, missing)
             if missing is None or not bool(missing.all()):

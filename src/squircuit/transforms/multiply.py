@@ -168,7 +168,12 @@ class _Multiplication:
             return Input(a.variable, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
         shared = {f"left.{name}": p for name, p in _shared(self.a, a).items()}
         shared |= {f"right.{name}": p for name, p in _shared(self.b, b).items()}
-        return Input(a.variable, Product(a.family, b.family), weight=kronecker(w, v), parameters=shared)
+        return Input(
+            a.variable,
+            Product(a.family.of_one_variable(), b.family.of_one_variable()),
+            weight=kronecker(w, v),
+            parameters=shared,
+        )
 
     def _product(self, a: Layer, b: Layer) -> _Gathered:
         """Cases (i) and (ii): Hadamard layers stay Hadamard; others become a reordered Kronecker layer."""

@@ -102,6 +102,11 @@ class Snapshot:
                     found.setdefault(variable, []).append((group, fold))
         return found
 
+    def has_units_alone(self, variable: int) -> bool:
+        """Only squares of units are asked of all input layers over a variable, and no inner products."""
+        suffices = self.plan.squares_suffice
+        return all((group.units, group.writes[fold]) in suffices for group, fold in self.inputs[variable])
+
     @property
     def has_alternatives(self) -> bool:
         """Some sum has several inputs; their cross terms vanish while a variable below is marginalised."""

@@ -6,21 +6,20 @@ several inputs, so that cross terms need no care. Its columns number ∏|U_{S_i}
 products over one scope, which are small or written by hand.
 
 Weights of sums one below the other are multiplied, and products of many may leave the range of floats. So
-every unit is divided by a power of two of about its size: W_ij becomes W_ij 2^{e_j − e_i}, where e_i is the
-largest log₂ |W_ij| + e_j. Only the exponents of roots are left over.
+units are balanced (:mod:`squircuit.circuits.balance`), and only the exponents of roots are left over.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import reduce
 from typing import final
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.balance import balanced_matrix, power_of_two, product_exponents
 from squircuit.circuits.layers import have_same_functions, is_product
 from squircuit.families import Together
 from squircuit.regions.scope import Scope
@@ -105,21 +104,22 @@ class JoinedTree:
         exponents: dict[Layer, Tensor] = {}
         for layer in self.circuit.layers:
             if isinstance(layer, Input):
-                matrix, exponents[layer] = _balanced(_matrix(circuit, layer, like), None)
+                functions = torch.zeros(layer.family.size, dtype=torch.float64, device=like.device)
+                matrix, exponents[layer] = balanced_matrix(_matrix(circuit, layer, like), functions)
                 maps[layer] = self._input_map(matrix, layer)
             elif isinstance(layer, Sum):
                 below = torch.cat([exponents[item] for item in layer.inputs])
-                matrix, exponents[layer] = _balanced(_matrix(circuit, layer, like), below)
+                matrix, exponents[layer] = balanced_matrix(_matrix(circuit, layer, like), below)
                 maps[layer] = self._sum_map(matrix, layer, maps)
             else:
-                exponents[layer] = _product_exponents(layer, exponents)
+                exponents[layer] = product_exponents(layer, exponents)
         values = {
             self._parameters[scope]: torch.cat([self._map(layer, maps, like) for layer in members])
             for scope, members in self._members.items()
         }
         (root,) = self.circuit.roots
         most, last = exponents[root].amax(), self._parameters[self.circuit.scope]
-        values[last] = values[last] * _power(exponents[root] - most).unsqueeze(1).to(like.real.dtype)
+        values[last] = values[last] * power_of_two(exponents[root] - most).unsqueeze(1).to(like.real.dtype)
         return values, most * math.log(2)
 
     # ------------------------------------------------------------------ structure
@@ -138,7 +138,7 @@ class JoinedTree:
         blocks = self._blocks[variable]
         family, parameters = blocks[0].family, dict(blocks[0].parameters)
         for block in blocks[1:]:
-            family = Together(family, block.family)
+            family = Together(family.of_one_variable(), block.family.of_one_variable())
             parameters = {f"left.{name}": p for name, p in parameters.items()}
             parameters |= {f"right.{name}": p for name, p in block.parameters.items()}
         return Input(variable, family, parameters=parameters)
@@ -236,31 +236,6 @@ def _matrix(circuit: Circuit, layer: Sum | Input, like: Tensor) -> Tensor:
     if matrix is None:
         return torch.eye(layer.units, dtype=like.dtype, device=like.device)
     return matrix.to(like.dtype)
-
-
-def _balanced(matrix: Tensor, below: Tensor | None) -> tuple[Tensor, Tensor]:
-    """W_ij 2^{e_j − e_i}, of rows of about size 1, and e_i: (K1, K2) and (K1,).
-
-    Args:
-        matrix: W.
-        below: e_j, (K2,); None for zeros.
-    """
-    below = matrix.real.new_zeros(matrix.shape[1]).double() if below is None else below
-    sizes = (matrix.detach().abs().double().log2() + below).amax(dim=1)
-    own = torch.where(sizes == -torch.inf, 0.0, sizes.ceil())
-    return matrix * _power(below - own.unsqueeze(1)).to(matrix.real.dtype), own
-
-
-def _power(exponents: Tensor) -> Tensor:
-    """2^e, exactly, and finite, since it may be the factor of a weight that is zero."""
-    return exponents.clamp(max=1000.0).exp2()
-
-
-def _product_exponents(layer: Layer, exponents: Mapping[Layer, Tensor]) -> Tensor:
-    parts = [exponents[item] for item in layer.inputs]
-    if isinstance(layer, Kronecker):
-        return reduce(lambda a, b: (a.unsqueeze(1) + b).flatten(), parts)
-    return torch.stack(parts).sum(dim=0)
 
 
 def _name(scope: Scope) -> str:

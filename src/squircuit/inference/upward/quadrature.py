@@ -93,7 +93,7 @@ def breakpoints(snapshot: Snapshot, variable: int) -> Tensor:
     found = []
     for group, fold in snapshot.inputs[variable]:
         values = {name: value[fold].detach() for name, value in snapshot.family_values(group).items()}
-        panels = group.family.breakpoints(values).to(snapshot.device)
+        panels = group.family.of_one_variable().breakpoints(values).to(snapshot.device)
         _require_width(panels, variable)
         found.append(panels)
     return torch.cat(found).sort().values

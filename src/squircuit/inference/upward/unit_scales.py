@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple, final
 
@@ -23,7 +23,7 @@ from torch import Tensor
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
 from squircuit.execution.scaled import log_or_nothing
-from squircuit.families import Categorical, Family
+from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.contraction import kronecker_matrices
@@ -51,26 +51,43 @@ class Units(NamedTuple):
         return Units(self.value.unsqueeze(2) * self.value.unsqueeze(1).conj(), self.scale)
 
 
-def may_spread(families: Sequence[Family]) -> bool:
+def may_spread(families: Sequence[InputFunctions]) -> bool:
     """Far out the functions of one variable, of one or several input layers, do not vanish alike."""
-    if isinstance(families[0].domain, Finite):
+    if isinstance(families[0].domains[0], Finite):
         return False
     return len(families) > 1 or not families[0].has_one_scale
 
 
-def needs_unit_scales(snapshot: Snapshot, x: Tensor, missing: Tensor, real: torch.dtype) -> Tensor:
+def without_unit_scales(snapshot: Snapshot) -> list[int]:
+    """The variables whose units share scales in a query; the squares of others have scales of their own."""
+
+    def is_shared(group: InputGroup) -> bool:
+        return group.weight is not None and may_spread([group.family])
+
+    return [
+        variable
+        for variable, layers in snapshot.inputs.items()
+        if not snapshot.has_units_alone(variable) or any(is_shared(group) for group, _ in layers)
+    ]
+
+
+def needs_unit_scales(
+    snapshot: Snapshot, x: Tensor, missing: Tensor, real: torch.dtype, variables: Iterable[int] | None = None
+) -> Tensor:
     """Rows in which the functions of a variable differ by more than a precision holds beside other factors.
 
     Args:
         snapshot: of the model.
         x, missing: rows, (n, d) each.
         real: float32 or float64.
+        variables: to be looked at; default all.
 
     Returns:
         Booleans, (n,).
     """
     found = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    for variable, layers in snapshot.inputs.items():
+    for variable in snapshot.inputs if variables is None else variables:
+        layers = snapshot.inputs[variable]
         if not may_spread([group.family for group, _ in layers]):
             continue
         least, most = x.new_full((len(x),), torch.inf), x.new_full((len(x),), -torch.inf)

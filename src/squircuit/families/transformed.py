@@ -1,0 +1,130 @@
+"""Families in another coordinate: φ(t(x)) √t′(x)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from squircuit.families.base import Family, InputFunctions, Values
+from squircuit.families.checks import wrong
+from squircuit.families.conjugated import conjugate_of
+from squircuit.families.domain import Domain
+from squircuit.families.monotone import Monotone
+
+
+@final
+@dataclass(frozen=True)
+class Transformed(Family):
+    r"""The functions of a family φ after a monotone map t of the variable,
+
+    .. math:: \psi_k(x) = \varphi_k(t(x)) \sqrt{t'(x)}, \qquad
+              \int \psi_j(x)\, \psi_k(x)^*\, dx = \int \varphi_j(t)\, \varphi_k(t)^*\, dt,
+
+    so that they are orthonormal if φ is. With t fitted to a column of data (``Monotone.fit``) a few functions
+    describe heavy tails, spikes and bounds that would need many. The parameters are those of φ.
+
+    Reference: "How to square tensor networks and circuits without squaring them", Related Work, "Possible
+    choices of orthonormal functions".
+
+    Args:
+        base: φ, a family of continuous functions on what t is onto.
+        transform: t.
+
+    Shapes: those of the base, x (...,) → (..., n).
+
+    Example:
+        >>> from squircuit.families import Hermite
+        >>> twice = Monotone(knots=(0.0, 1.0), values=(0.0, 2.0), slopes=(2.0, 2.0))
+        >>> Transformed(Hermite(2), twice).evaluate(torch.tensor([0.0, 0.5]))
+        tensor([[1.0623, 0.0000],
+                [0.6443, 0.9112]])
+    """
+
+    base: Family
+    transform: Monotone
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Family):
+            raise wrong(self, "base", "is not a family", "pass a family such as Hermite(8)")
+        if not isinstance(self.transform, Monotone):
+            raise wrong(self, "transform", "is not a monotone map", "pass one, such as Monotone.fit(column)")
+        if self.base.domain != self.transform.image:
+            problem = (
+                f"is on {self.base.domain.describe()}, transform is onto {self.transform.image.describe()}"
+            )
+            raise wrong(self, "base", problem, "pass a family on what the transform is onto")
+
+    @property
+    def size(self) -> int:
+        return self.base.size
+
+    @property
+    def domain(self) -> Domain:
+        return self.transform.domain
+
+    @property
+    def is_orthonormal(self) -> bool:
+        return self.base.is_orthonormal
+
+    @property
+    def is_complex(self) -> bool:
+        return self.base.is_complex
+
+    @property
+    def has_one_scale(self) -> bool:
+        return self.base.has_one_scale
+
+    def parameters(self) -> dict[str, Tensor]:
+        return self.base.parameters()
+
+    def smoothing(self, units: int) -> Tensor | None:
+        return self.base.smoothing(units)
+
+    def _functions(self, x: Tensor, values: Values) -> Tensor:
+        t, log_slope = self._forward(x)
+        functions = self.base.evaluate(t, values) * (log_slope / 2).exp()[..., None]
+        return functions.to(x.dtype.to_complex() if self.is_complex else x.dtype)
+
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        t, log_slope = self._forward(x)
+        functions, scale = self.base.evaluate_scaled(t, values, dtype)
+        factor, held = _carried(log_slope / 2)
+        return functions * factor.to(dtype)[..., None], (scale + held).to(x.dtype)
+
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        t, log_slope = self._forward(x)
+        functions, scale = self.base.evaluate_separately(t, values)
+        factor, held = _carried(log_slope / 2)
+        return functions * factor[..., None], scale + held[..., None]
+
+    def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """t(x), not beyond the ends of an interval by rounding, and log t′(x)."""
+        t, log_slope = self.transform.forward(x)
+        return t.clamp(*self.transform.image.bounds), log_slope
+
+    def inner(
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
+    ) -> Tensor:
+        if isinstance(other, Transformed) and other.transform == self.transform:
+            return self.base.inner(other.base, values, other_values)
+        return super().inner(other, values, other_values)
+
+    def conjugate(self) -> Family:
+        return conjugate_of(self)
+
+    def breakpoints(self, values: Values | None = None) -> Tensor:
+        return self.transform.panels(self.base.breakpoints(values))
+
+    def pieces(self, values: Values | None = None) -> Tensor:
+        ends = self.transform.inverse(self.base.pieces(values))
+        knots = torch.tensor(self.transform.knots, dtype=torch.float64, device=ends.device)
+        return torch.cat([ends, knots[(knots > ends[0]) & (knots < ends[-1])]]).sort().values
+
+
+def _carried(log_factor: Tensor) -> tuple[Tensor, Tensor]:
+    """A factor as 1 e^s: the 1 carries all of its gradient, s has none."""
+    held = log_factor.detach()
+    return (log_factor - held).exp(), held

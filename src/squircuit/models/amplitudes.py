@@ -1,0 +1,66 @@
+"""c_r(x) of the root units at rows that lack nothing, and the density that they mix."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs
+from squircuit.execution.network import Network
+from squircuit.models.weights import StackedWeights
+
+
+@final
+class Amplitudes:
+    """Evaluates input functions, then sums and products, with the weights that a model has now.
+
+    Args:
+        network: of the model's plan.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._groups = network, network.plan.input_groups
+        self._together = LocationScaleInputs(self._groups)
+
+    def log_density(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
+        """log Σ_r π_r |c_r(x)|² in a precision, not divided by Z: (n, d) → (n,)."""
+        return _log_mixed(*self._roots(weights, x, real))
+
+    def log_densities(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
+        """The same sum over the units r of every root layer by itself: (n, d) → (n, M)."""
+        units = [root.units for root in weights.structure.roots]
+        roots = (torch.split(each, units) for each in self._roots(weights, x, real))
+        return torch.stack([_log_mixed(*each) for each in zip(*roots, strict=True)], dim=1)
+
+    def _roots(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """|v_r|² (R, n), s_r (R, n) and log π_r (R,) of the root units, c_r = v_r exp(s_r)."""
+        inputs, input_scales = self._inputs(weights, x, real)
+        values, scales = self._network(inputs, weights.stacks(real), input_scales)
+        return values.square().sum(dim=1), scales, weights.log_mixture(real)
+
+    def _inputs(
+        self, weights: StackedWeights, x: Tensor, real: torch.dtype
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """The outputs of the input groups and their log-scales."""
+        x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
+        columns = [x.index_select(1, self._network.index(g.variables, x.device)).T for g in self._groups]
+        functions, stacks = self._together.functions(columns, real), weights.stacks()
+        outputs = []
+        for number, group in enumerate(self._groups):
+            weight = None if group.weight is None else self._network.weight(stacks, group.weight)
+            values = {role: value.double() for role, value in weights.family_values(group).items()}
+            parts = group, columns[number], weight, values, weights.dtype_in(real), functions.get(number)
+            outputs.append(evaluate_inputs(*parts))
+        return [out for out, _ in outputs], [scale for _, scale in outputs]
+
+
+def _log_mixed(squares: Tensor, scales: Tensor, log_mixture: Tensor) -> Tensor:
+    """log Σ_r π_r |v_r|² exp(2 s_r), −inf where that is 0: (R, n), (R, n), (R,) → (n,)."""
+    exponents = torch.where(squares == 0, -torch.inf, 2 * scales) + log_mixture.unsqueeze(1)
+    largest, there = exponents.detach().amax(dim=0), exponents > -torch.inf
+    factors = torch.where(there, torch.where(there, exponents - largest, 0.0).exp(), 0.0)
+    density = (squares * factors).sum(dim=0)
+    positive = density > 0
+    return torch.where(positive, torch.where(positive, density, 1.0).log() + largest, -torch.inf)

@@ -13,6 +13,8 @@ KINDS = ("mixtures", "trees")
 ROWS_A_COMPONENT = 4
 """At least, on average."""
 FEW_ROWS = 4000
+RANK = 3
+"""Of covariances of low rank."""
 
 
 def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidate]:
@@ -45,30 +47,66 @@ def _affordable(made: Sequence[Candidate], table: Table, work: float) -> Iterato
 
 
 def _small(table: Table) -> list[Candidate]:
-    """All kinds of covariance, with strong priors, for tables of some hundred rows."""
+    """For tables of some hundred rows: few components, strong priors, and some of every kind."""
     rows = len(table) * 4 // 5
-    counts = [count for count in (1, 2, 3, 5, 8, 15) if count * ROWS_A_COMPONENT <= rows]
-    return [
-        GaussianMixture(count, covariance, knots, prior)
-        for count in counts
-        for covariance in ("full", "diagonal", "tied")
-        for prior in (1.0, 10.0)
-        for knots in _knots(table, (0, 5, 15))
+    if not has_numbers(table):
+        return [GaussianMixture(count) for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows]
+    grid = [
+        *_grid((3, 5, 2), ("full",), (64, 16), (30.0, 3.0)),
+        *_grid((5, 2), ("full",), (0,), (0.3,)),
+        *_grid((15, 5), ("tied",), (32,), (3.0,)),
+        *_grid((8, 3), ("low-rank",), (32,), (0.3,)),
+        *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
+        *_grid((1, 8), ("full",), (1000, 32), (10.0, 1.0)),
+        *_grid((3, 8), ("full",), (0,), (3.0,)),
+        *_grid((15, 30), ("full",), (128,), (10.0,)),
+        *_grid((3, 5, 2), ("full",), (128, 32), (30.0, 10.0)),
+        *_grid((100, 200), ("full",), (0, 64), (3.0,)),
+        *_grid((5, 15), ("low-rank",), (64,), (3.0, 1.0)),
     ]
+    return [one for one in grid if one.components * ROWS_A_COMPONENT <= rows and _suits(one, table)]
 
 
 def _large(table: Table) -> list[Candidate]:
-    counts = [count for count in (100, 20, 400, 50, 200) if count * 20 <= len(table)] or [20]
-    return [GaussianMixture(count, knots=knots) for count in counts for knots in _knots(table, (200, 0, 30))]
+    """For tables of thousands of rows: many components, and as many knots as the columns ask for."""
+    if not has_numbers(table):
+        return [GaussianMixture(count, prior=0.3) for count in (50, 20, 100) if count * 20 <= len(table)]
+    grid = [
+        *_grid((100,), ("full",), (1000,), (0.3,)),
+        *_grid((200,), ("low-rank",), (64,), (0.3,)),
+        *_grid((50, 200), ("full",), (1000,), (0.3,)),
+        *_grid((100,), ("full",), (0,), (0.3,)),
+        *_grid((400,), ("tied",), (64,), (0.3,)),
+        *_grid((400,), ("full",), (1000,), (0.3,)),
+        *_grid((100,), ("full",), (32,), (0.3,)),
+        *_grid((20,), ("full",), (1000, 0), (0.3,)),
+        *_grid((200,), ("full",), (0, 128), (0.3,)),
+    ]
+    return [one for one in grid if one.components * 20 <= len(table) and _suits(one, table)]
+
+
+def _grid(
+    counts: Sequence[int], covariances: Sequence[str], knots: Sequence[int], priors: Sequence[float]
+) -> list[GaussianMixture]:
+    """Mixtures with all combinations of some settings."""
+    return [
+        GaussianMixture(count, covariance, most, prior=prior, rank=RANK if covariance == "low-rank" else None)
+        for most in knots
+        for prior in priors
+        for covariance in covariances
+        for count in counts
+    ]
+
+
+def _suits(candidate: GaussianMixture, table: Table) -> bool:
+    """A low rank is one only beside more columns."""
+    numbers = sum(not column.is_discrete for column in table.columns)
+    return candidate.rank is None or candidate.rank < numbers
 
 
 def _trees(table: Table) -> list[Candidate]:
-    kinds = ("transformed",) if has_numbers(table) else ("hermite",)
-    return [Tree(units, kind) for kind in kinds for units in (8, 16)]
-
-
-def _knots(table: Table, offered: tuple[int, ...]) -> tuple[int, ...]:
-    return offered if has_numbers(table) else (0,)
+    kind = "transformed" if has_numbers(table) else "hermite"
+    return [Tree(units, kind) for units in (8, 16)]
 
 
 def has_numbers(table: Table) -> bool:

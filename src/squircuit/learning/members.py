@@ -23,7 +23,9 @@ from squircuit.training import fit
 
 REFITS = 10
 """Iterations of EM on all rows, from what was found on some of them."""
-ITERATIONS = 60
+STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
+"""Of EM: later than its defaults."""
+ITERATIONS = 100
 """Of EM that a mixture takes, about."""
 COMMON = 0.005
 """The share of rows from which a value is a spike."""
@@ -204,7 +206,7 @@ class GaussianMixture(Candidate):
             prior=self.prior,
             seed=seed,
             device=device,
-            **more,
+            **(STOPPING | more),
         )
 
     def work(self, rows: int, schema: Schema) -> float:

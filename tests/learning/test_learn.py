@@ -28,7 +28,9 @@ def model():
 def grid(model, high=5e5):
     """Nodes and weights of a fine rule over height and income, piecewise by the spikes of income."""
     heights, width = np.linspace(0.9, 2.6, 700, retstep=True)
-    ends = np.concatenate([[-3e5, -3e4, -3e3, -300, -30], np.arange(-3, 3.5, 0.5), np.geomspace(3.5, high, 400)])
+    ends = np.concatenate(
+        [[-3e5, -3e4, -3e3, -300, -30], np.arange(-3, 3.5, 0.5), np.geomspace(3.5, high, 400)]
+    )
     nodes, weights = np.polynomial.legendre.leggauss(6)
     middle, half = (ends[1:] + ends[:-1]) / 2, np.diff(ends) / 2
     incomes, masses = (middle[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel()
@@ -109,7 +111,8 @@ def test_rows_with_gaps_teach_and_are_scored_by_their_marginals():
 def test_the_same_seed_gives_the_same_model_and_another_seed_another():
     x = RNG.normal(size=(150, 2))
     first, second, other = (
-        learn(x, seed=seed, progress=False, members=["mixtures"], minutes=0.02).log_prob(x) for seed in (3, 3, 4)
+        learn(x, seed=seed, progress=False, members=["mixtures"], minutes=0.02).log_prob(x)
+        for seed in (3, 3, 4)
     )
     assert torch.equal(first, second)
     assert not torch.equal(first, other)

@@ -50,7 +50,9 @@ def _small(table: Table) -> list[Candidate]:
     """For tables of some hundred rows: few components, strong priors, and some of every kind."""
     rows = len(table) * 4 // 5
     if not has_numbers(table):
-        return [GaussianMixture(count) for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows]
+        return [
+            GaussianMixture(count) for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows
+        ]
     grid = [
         *_grid((3, 5, 2), ("full",), (64, 16), (30.0, 3.0)),
         *_grid((5, 2), ("full",), (0,), (0.3,)),

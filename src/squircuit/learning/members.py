@@ -169,7 +169,9 @@ class GaussianMixture(Candidate):
     def name(self) -> str:  # type: ignore[override]
         parts = [f"{self.components}{'' if self.covariance == 'full' else ' ' + self.covariance} Gaussians"]
         parts += [f"{self.knots} knots"] * bool(self.knots) + [f"{self.bins} bins"] * bool(self.bins)
-        parts += [f"prior {self.prior:g}"] * (self.prior != 1.0) + [f"no. {self.repeat + 1}"] * bool(self.repeat)
+        parts += [f"prior {self.prior:g}"] * (self.prior != 1.0) + [f"no. {self.repeat + 1}"] * bool(
+            self.repeat
+        )
         return ", ".join(parts)
 
     def fit(

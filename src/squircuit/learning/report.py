@@ -36,7 +36,11 @@ class Progress:
         self._works = {c: c.work(len(table), table.schema) for c in candidates}
         self._done, self._best, self._last = 0, -float("inf"), 0.0
         self._has_bar = enabled and (self._console.is_terminal or self._console.is_jupyter)
-        columns = (TimeRemainingColumn(compact=True), BarColumn(bar_width=20), TextColumn("{task.description}"))
+        columns = (
+            TimeRemainingColumn(compact=True),
+            BarColumn(bar_width=20),
+            TextColumn("{task.description}"),
+        )
         self._bar = RichBar(*columns, console=self._console, disable=not self._has_bar)
         self._task = self._bar.add_task("learning", total=sum(self._works.values()))
 

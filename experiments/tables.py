@@ -1,9 +1,9 @@
-"""Continuous tables: mean test log-likelihood of `sq.learn` by its default call, beside peers that are installed.
+"""Continuous tables: mean test log-likelihood of `sq.learn` by its default call, beside peers.
 
-A table is a file NAME.npz of arrays train, valid and test, (n, d) numbers. All learn from the training rows and
-select by the validation rows; test rows are scored once. Peers: the best Gaussian mixture of scikit-learn by
-validation rows (5 to 200 components, two floors of the variances), zuko's neural spline flow (early stopping by
-validation rows) and SPFlow's LearnSPN. Peers that are not installed are left out and named.
+A table is a file NAME.npz of arrays train, valid and test, (n, d) numbers. All learn from the training rows
+and select by the validation rows; test rows are scored once. Peers: the best Gaussian mixture of scikit-learn
+by validation rows (1 to 200 components, three floors of the variances), and zuko's neural spline flow, which
+stops by validation rows. Peers that are not installed are left out and named.
 
     squircuit reproduce tables --folder tables --data diamonds magic --peers gmm nsf
 """

@@ -166,7 +166,7 @@ class _Search:
     device: torch.device
 
     def splits(self) -> Iterator[tuple[Places, Places]]:
-        """The rows that are learnt from and those that are held out; all are held out once below some rows."""
+        """The rows that are learnt from and those held out; of few rows, each is held out once."""
         count = len(self.table)
         order = np.random.default_rng(self.seed).permutation(count)
         if count < FEW_ROWS:

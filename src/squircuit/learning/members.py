@@ -245,7 +245,7 @@ class GaussianMember(Member):
 def mixture_circuit(found: MixtureFit, encoding: Encoding, covariance: str) -> Circuit:
     """A mixture that EM has found as a circuit over the columns of its table.
 
-    p = Σ_k π_k |f_k(x_B) ∏_v g_v,k(x_v)|²: square roots of densities in a Hadamard product, and π at the root.
+    p = Σ_k π_k |f_k(x_B) ∏_v g_v,k(x_v)|²: square roots of densities in a Hadamard product, π at the root.
     """
     layers: list[Layer] = []
     if found.layout.numbers:

@@ -78,8 +78,8 @@ def log_probs(model: SquaredCircuit, x: Any, missing: Any = None) -> Tensor:
 def stacking_weights(scores: Tensor, weights: Any = None, least: float = LEAST) -> Tensor:
     """The weights w on the simplex that maximise Σ_i v_i log Σ_m w_m e^{s_mi}: (M, n) → (M,).
 
-    EM multiplies w_m by g_m = Σ_i v_i p_m(x_i) / Σ_k w_k p_k(x_i), Σ_i v_i = 1. Since the likelihood is concave
-    in w, it is at most log max_m g_m below its maximum, which is when the iteration may end.
+    EM multiplies w_m by g_m = Σ_i v_i p_m(x_i) / Σ_k w_k p_k(x_i), Σ_i v_i = 1. The likelihood is concave in
+    w, so it is at most log max_m g_m below its maximum, which is when the iteration may end.
 
     Args:
         scores: s, the log-likelihood of held-out row i under member m; −inf where it is impossible.

@@ -24,6 +24,20 @@ FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 """The values of the learnable parameters of a group's families."""
 
 
+def points(group: InputGroup, x: Tensor, columns: Tensor) -> Tensor:
+    """Where the families of a group are evaluated: (F, B), or (F, B, D) of blocks of D variables.
+
+    Args:
+        group: the group, of F layers.
+        x: rows of data, (B, d).
+        columns: the group's, as a tensor of indices.
+    """
+    found = x.index_select(1, columns)
+    if isinstance(group.family, Family):
+        return found.T
+    return found.reshape(len(x), group.folds, -1).transpose(0, 1)
+
+
 def evaluate_inputs(
     group: InputGroup,
     x: Tensor,
@@ -37,8 +51,8 @@ def evaluate_inputs(
 
     Args:
         group: the group, of F layers with K units.
-        x: the group's columns of the data, (F, B); floats in double precision, since large numbers that
-            differ by little are told apart only after a location has been subtracted.
+        x: the group's columns of the data, see :func:`points`; floats in double precision, since large
+            numbers that differ by little are told apart only after a location has been subtracted.
         weight: (F or 1, rows, n), or None.
         values: learnable parameters of the families, (F, …) each.
         dtype: of the result, real or complex.

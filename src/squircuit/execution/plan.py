@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias, final
 
+from torch import Tensor
+
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.summary import table
-from squircuit.families import InputFunctions
+from squircuit.families import Family, InputFunctions
 
 Slots: TypeAlias = range | tuple[int, ...]  #: places in a pool: a stretch, or scattered
 Key: TypeAlias = tuple[int, int]  #: a layer: its width and its place in the pool
@@ -85,7 +87,9 @@ class InputGroup:
 
     units: int
     writes: range
-    variables: tuple[int, ...]
+    blocks: tuple[
+        tuple[int, ...], ...
+    ]  #: the variables of each fold, in the order of the family's coordinates
     family: InputFunctions
     weight: Use | None
     first_row: int
@@ -93,7 +97,28 @@ class InputGroup:
 
     @property
     def folds(self) -> int:
-        return len(self.variables)
+        return len(self.blocks)
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """The variable of each fold; StructureError where layers are over several at once."""
+        if self.family.dimension > 1:
+            self.family.of_one_variable()
+        return tuple(variable for (variable,) in self.blocks)
+
+    def at(self, x: Tensor, fold: int) -> Tensor:
+        """The columns of one fold, as its family takes them: rows (n, d) → (n,), or (n, D) of a block."""
+        return x[:, self.blocks[fold][0] if isinstance(self.family, Family) else list(self.blocks[fold])]
+
+    @property
+    def is_block(self) -> bool:
+        """The functions are those of a block family, of one variable or of several."""
+        return not isinstance(self.family, Family)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The variables of all folds, one after the other."""
+        return tuple(variable for block in self.blocks for variable in block)
 
 
 @final
@@ -327,11 +352,11 @@ class _Planner:
         return [layer for layer in self.circuit.layers if isinstance(layer, Sum) or layer in kept]
 
     def _shared_parameters(self) -> set[Parameter]:
-        uses: dict[Parameter, set[tuple[int, int]]] = defaultdict(set)
+        uses: dict[Parameter, set[tuple[tuple[int, ...], int]]] = defaultdict(set)
         for i, layer in enumerate(self.circuit.layers):
             if isinstance(layer, Input | Sum) and layer.weight is not None:
                 # blocks of rows for layers over one variable are no tie: each has its own rows
-                place = (layer.variable, 0) if isinstance(layer, Input) else (-1, i)
+                place = (layer.variables, 0) if isinstance(layer, Input) else ((), i)
                 uses[layer.weight].add(place)
         return {parameter for parameter, places in uses.items() if len(places) > 1}
 
@@ -394,8 +419,8 @@ class _Planner:
             for name in first.parameters
         }
         use = self._use(weights, "input") if weights else None
-        variables = tuple(m.variable for m in members)
-        return InputGroup(first.units, writes, variables, first.family, use, first.first_row, learnt)
+        blocks = tuple(m.variables for m in members)
+        return InputGroup(first.units, writes, blocks, first.family, use, first.first_row, learnt)
 
     def _use(self, parameters: Sequence[Parameter], kind: str) -> Use:
         """The stack of these parameters, made if there is none yet."""
@@ -453,7 +478,7 @@ def _as_input(layer: Layer) -> Input | None:
     (bare,) = layer.inputs
     if not isinstance(bare, Input) or bare.weight is not None:
         return None
-    return Input(bare.variable, bare.family, weight=layer.weight, parameters=bare.parameters)
+    return Input(bare.variables, bare.family, weight=layer.weight, parameters=bare.parameters)
 
 
 def _slots(places: list[int]) -> Slots:

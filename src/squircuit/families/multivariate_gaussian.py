@@ -152,8 +152,12 @@ class MultivariateGaussian(BlockFamily):
 
     @property
     def domains(self) -> tuple[Domain, ...]:
-        columns = self.columns or (None,) * self.dimension
-        return tuple(Line() if column is None else column.domain for column in columns)
+        return tuple(Line() if column is None else column.domain for column in self._transforms)
+
+    @property
+    def _transforms(self) -> tuple[Any, ...]:
+        """The transform of each variable, None where it is the identity."""
+        return (None,) * self.dimension if self.columns is None else self.columns
 
     @property
     def has_unit_norms(self) -> bool:
@@ -180,13 +184,20 @@ class MultivariateGaussian(BlockFamily):
         constant = log_determinant(factor) + len(seen) / 2 * math.log(2 * math.pi)
         return log_slope[..., None] - constant - distances / 2
 
-    def _pairs(self, x: Tensor, observed: Pattern, values: Values) -> tuple[Tensor, Tensor]:
+    def _cross(
+        self, other: BlockFamily, x: Tensor, observed: Pattern, values: Values, other_values: Values
+    ) -> tuple[Tensor, Tensor]:
         """√p_j(x_O) √p_k(x_O) times the overlap of the square roots of what is left, given x_O."""
+        if not isinstance(other, MultivariateGaussian):
+            pairs, scale = other._cross(self, x, observed, other_values, values)
+            return pairs.mH.resolve_conj(), scale
+        self._require_same_columns(other)
         halves = self._log_squares(x, observed, values) / 2
-        logs = halves[..., :, None] + halves[..., None, :]
+        others = halves if other is self else other._log_squares(x, observed, other_values) / 2
+        logs = halves[..., :, None] + others[..., None, :]
         if not all(observed):
-            given = self._given(x, observed, values)
-            logs = logs + log_overlaps(*given, *given)
+            given, beside = self._given(x, observed, values), other._given(x, observed, other_values)
+            logs = logs + log_overlaps(*given, *beside)
         largest = logs.detach().amax(dim=(-2, -1))
         return (logs - largest[..., None, None]).exp(), largest
 
@@ -226,21 +237,32 @@ class MultivariateGaussian(BlockFamily):
                 kind = type(other).__name__
                 raise self.no_closed_form("its overlap", f"{kind} is no Gaussian", f"use no {kind} beside it")
             return other.inner(self, other_values, values).mH.resolve_conj()
-        if (self.columns or ()) != (other.columns or ()):
-            raise self.no_closed_form(
-                "the overlap of Gaussians", "their columns are transformed differently", "use equal columns"
-            )
+        self._require_same_columns(other)
         everything = list(range(self.dimension))
         here, there = self._gaussians(everything, values), other._gaussians(everything, other_values)
         return log_overlaps(*here, *there).exp()
 
+    def _require_same_columns(self, other: MultivariateGaussian) -> None:
+        if self._transforms != other._transforms:
+            raise self.no_closed_form(
+                "the overlap of Gaussians", "their columns are transformed differently", "use equal columns"
+            )
+
     def integrals(self, values: Values | None = None) -> Tensor:
-        if any(column is not None for column in self.columns or ()):
+        self._require_no_columns()
+        _, factor = self._gaussians(list(range(self.dimension)), values)
+        return _log_integral(factor).exp()
+
+    def _partial(self, x: Tensor, observed: Pattern, values: Values) -> Tensor:
+        self._require_no_columns()
+        rest = _log_integral(self._given(x, observed, values).factor)
+        return (self._log_squares(x, observed, values) / 2 + rest).exp()
+
+    def _require_no_columns(self) -> None:
+        if any(column is not None for column in self._transforms):
             raise self.no_closed_form(
                 "the integral of the functions themselves", "their columns are transformed", "use no columns"
             )
-        _, factor = self._gaussians(list(range(self.dimension)), values)
-        return (log_determinant(factor) / 2 + self.dimension / 4 * math.log(8 * math.pi)).exp()
 
     def sample(
         self,
@@ -282,13 +304,13 @@ class MultivariateGaussian(BlockFamily):
         """The rows with t⁻¹ of what was drawn at the coordinates that were left."""
         rows = x.double().clone()
         for i, v in enumerate(left):
-            column = None if self.columns is None else self.columns[v]
+            column = self._transforms[v]
             rows[:, v] = t[:, i] if column is None else column.inverse(t[:, i])
         return rows
 
     def _transformed(self, x: Tensor, seen: list[int]) -> tuple[Tensor, Tensor]:
         """t of the coordinates that are seen, (..., O), and log ∏ t′ of them, (...,)."""
-        columns = [None if self.columns is None else self.columns[v] for v in seen]
+        columns = [self._transforms[v] for v in seen]
         if not any(column is not None for column in columns):
             there = x if len(seen) == x.shape[-1] else x[..., seen]
             return there, x.new_zeros(x.shape[:-1])
@@ -361,6 +383,11 @@ class MultivariateGaussian(BlockFamily):
             )
         found: Tensor = lower.tril(-1) + torch.diag_embed(lower.diagonal(dim1=-2, dim2=-1).log())
         return found
+
+
+def _log_integral(factor: Tensor) -> Tensor:
+    """log ∫ N(t; μ, C)^½ dt = ¼ log |C| + M/4 log 8π: (n, M, M) or (n, M) → (n,)."""
+    return log_determinant(factor) / 2 + factor.shape[-1] / 4 * math.log(8 * math.pi)
 
 
 def _numbers(value: Any) -> Tensor:

@@ -84,10 +84,18 @@ class OrthonormalisedBlock(BlockFamily):
         rows, scale = self.base.evaluate_scaled(x)
         return (rows @ _mixing(self.base, x.device)).to(dtype), scale
 
-    def _pairs(self, x: Tensor, observed: Pattern, values: Values) -> tuple[Tensor, Tensor]:
-        pairs, scale = self.base.pair_integrals(x, observed)
+    def _cross(
+        self, other: BlockFamily, x: Tensor, observed: Pattern, values: Values, other_values: Values
+    ) -> tuple[Tensor, Tensor]:
         mixing = _mixing(self.base, x.device)
-        return mixing.mT @ pairs @ mixing.conj(), scale
+        if other == self:
+            pairs, scale = self.base.pair_integrals(x, observed)
+            return mixing.mT @ pairs @ mixing.conj(), scale
+        pairs, scale = self.base.cross_integrals(other, x, observed, None, other_values)
+        return mixing.mT @ pairs, scale
+
+    def _partial(self, x: Tensor, observed: Pattern, values: Values) -> Tensor:
+        return self.base.partial_integrals(x, observed) @ _mixing(self.base, x.device)
 
     def inner(
         self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None

@@ -98,7 +98,7 @@ def direction(nodes: Tensor, masses: Tensor, low: float, period: float) -> Tenso
 
 def _mean(snapshot: Snapshot, found: Marginals, v: int) -> Tensor:
     domain = snapshot.circuit.domains[v]
-    families = [layer.family for layer in snapshot.circuit.inputs if layer.variable == v]
+    families = [layer.family for layer in snapshot.circuit.inputs if v in layer.variables]
     if domain.is_discrete:
         is_ordered = any(isinstance(family, Categorical) and family.ordered for family in families)
         return (found.mean[:, v] + 0.5).floor() if is_ordered else found.mode(v)

@@ -13,8 +13,8 @@ from squircuit.circuits.balance import balanced
 from squircuit.circuits.order import postorder
 from squircuit.circuits.required import require_circuit
 from squircuit.errors import StructureError
-from squircuit.properties.basis import UNCLEAR, is_regular_orthogonal, sum_edges, too_large
-from squircuit.properties.points import POINTS_LIMIT, grid, quadrature
+from squircuit.properties.basis import BLOCKS, UNCLEAR, is_regular_orthogonal, sum_edges, too_large
+from squircuit.properties.points import POINTS_LIMIT, blocks, grid, quadrature
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.unitary import is_unitary
 from squircuit.properties.verdict import Verdict
@@ -49,6 +49,9 @@ def is_orthogonal(
     for verdict in (is_smooth(circuit), is_decomposable(circuit)):
         if not verdict:
             return Verdict(name, False, f"not {verdict.name}: {verdict.reason}", verdict.where)
+    cut = [layer for layer in blocks(circuit) if layer.scope & chosen and not layer.scope <= chosen]
+    if cut:
+        return Verdict(name, None, f"{BLOCKS} {describe(cut[0].scope)}", circuit.where(cut[0]))
     if circuit.has_weights:
         scaled = circuit if too_large(circuit, name) else balanced(circuit)  # a tiny function is not zero
         verdict = _by_inner_products(scaled, chosen, name, tolerance)

@@ -165,11 +165,11 @@ class _Multiplication:
         """All products of a function of ``a`` and a function of ``b``."""
         w, v = input_weight(self.a, a), input_weight(self.b, b)
         if isinstance(a.family, Categorical) and a.family == b.family:  # the product of two tables is a table
-            return Input(a.variable, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
+            return Input(a.variables, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
         shared = {f"left.{name}": p for name, p in _shared(self.a, a).items()}
         shared |= {f"right.{name}": p for name, p in _shared(self.b, b).items()}
         return Input(
-            a.variable,
+            a.variables,
             Product(a.family.of_one_variable(), b.family.of_one_variable()),
             weight=kronecker(w, v),
             parameters=shared,
@@ -201,7 +201,7 @@ class _Multiplication:
 def _copied(circuit: Circuit, layer: Layer, inputs: list[Layer]) -> Layer:
     if isinstance(layer, Input):
         weight = input_weight(circuit, layer)
-        return Input(layer.variable, layer.family, weight=weight, parameters=_shared(circuit, layer))
+        return Input(layer.variables, layer.family, weight=weight, parameters=_shared(circuit, layer))
     if isinstance(layer, Sum):
         return Sum(inputs, weight=weight_of(circuit, layer))
     return Hadamard(inputs) if isinstance(layer, Hadamard) else Kronecker(inputs)

@@ -27,7 +27,7 @@ from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.contraction import kronecker_matrices
-from squircuit.inference.upward.inputs import function_grams, input_weight, layer_values
+from squircuit.inference.upward.inputs import block_family, function_grams, input_weight, layer_values
 from squircuit.regions.scope import Scope
 
 SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
@@ -93,7 +93,7 @@ def needs_unit_scales(
         least, most = x.new_full((len(x),), torch.inf), x.new_full((len(x),), -torch.inf)
         for group, fold in layers:
             values = layer_values(snapshot, group, fold)
-            functions, scale = group.family.evaluate_separately(x[:, variable].detach(), values)
+            functions, scale = group.family.evaluate_separately(group.at(x, fold).detach(), values)
             sizes = scale + functions.detach().abs().log()
             there = functions != 0
             least = torch.minimum(least, torch.where(there, sizes, torch.inf).amin(dim=1))
@@ -194,8 +194,9 @@ class _Layers:
 
     def _layer(self, group: InputGroup | SumGroup | ProductGroup, fold: int) -> Units:
         if isinstance(group, InputGroup):
-            make = self._integral if self.missing[group.variables[fold]] else self._input
-            return make(group, fold)
+            if not any(self.missing[v] for v in group.blocks[fold]):
+                return self._input(group, fold)
+            return self._block(group, fold) if group.is_block else self._integral(group, fold)
         if isinstance(group, ProductGroup):
             return self._product(group.branch, fold)
         weight = self.snapshot.network.weight(self.snapshot.stacks, group.weight)
@@ -205,14 +206,13 @@ class _Layers:
 
     def _input(self, group: InputGroup, fold: int) -> Units:
         """W φ(x)."""
-        variable = group.variables[fold]
-        column, weight = self.x[:, variable], _weight(self.snapshot, group, fold)
+        columns, weight = group.at(self.x, fold), _weight(self.snapshot, group, fold)
         if isinstance(group.family, Categorical) and weight is not None:
-            value = weight.T[column.long()]
+            value = weight.T[columns.long()]
             return _balanced(value, torch.zeros_like(value.real))
         values = layer_values(self.snapshot, group, fold)
-        functions, scale = group.family.evaluate_separately(column, values)
-        scale = scale - self.references[:, variable, None] / 2
+        functions, scale = group.family.evaluate_separately(columns, values)
+        scale = scale - self.references[:, list(group.blocks[fold])].sum(dim=1, keepdim=True) / 2
         units = _balanced(functions.to(self.snapshot.dtype), scale)
         return units if weight is None else _sum([weight], [units])
 
@@ -222,6 +222,26 @@ class _Layers:
         weight = _weight(self.snapshot, group, fold)
         matrix = (gram if weight is None else weight @ gram @ weight.mH).expand(len(self.x), -1, -1)
         return _balanced(matrix, matrix.real.new_zeros(matrix.shape[:2]))
+
+    def _block(self, group: InputGroup, fold: int) -> Units:
+        """∫ ℓ ℓᴴ over what is missing of a block, at what is observed."""
+        variables, family = list(group.blocks[fold]), block_family(group)
+        observed, values = [not self.missing[v] for v in variables], layer_values(self.snapshot, group, fold)
+        x = self.x[:, variables].double()
+        halves = family.log_squares(x, observed, values) / 2  # (B, n)
+        pairs, common = family.pair_integrals(x, observed, values)
+        there = halves > -torch.inf
+        held = torch.where(there, halves, 0.0).detach()
+        logs = common[:, None, None] - held.unsqueeze(2) - held.unsqueeze(1)
+        value = torch.where(pairs == 0, 0.0, pairs * logs.clamp(max=700).exp())
+        squares = torch.where(there, (2 * (torch.where(there, halves, 0.0) - held)).exp(), 0.0)
+        beside = 1 - torch.eye(value.shape[1], dtype=value.dtype, device=value.device)
+        value = value * beside + torch.diag_embed(squares)  # squares may be too small for the common scale
+        taken = self.references[:, variables].sum(dim=1, keepdim=True) / 2
+        scale = torch.where(there, held - taken, -torch.inf)
+        units = _balanced(value.to(self.snapshot.dtype), scale)
+        weight = _weight(self.snapshot, group, fold)
+        return units if weight is None else _sum([weight], [units])
 
     def _product(self, branch: Branch, fold: int) -> Units:
         """r₁ ⊗ … ⊗ r_N or r₁ ⊙ … ⊙ r_N, or of matrices; a single factor is itself."""

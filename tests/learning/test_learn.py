@@ -81,7 +81,7 @@ def test_learning_is_better_than_one_gaussian_on_new_rows(model):
     first = candidates(sq.data.table(people()), ["mixtures"], 1e9)[0]
     assert isinstance(first, GaussianMixture)
     table = sq.data.table(people())
-    one = GaussianMixture(1).fit(table, None, None, 0, torch.device("cpu"))
+    one = GaussianMixture(1).fit(table, None, 0, torch.device("cpu"))
     score = model.log_prob(new).mean().item()
     assert score > one.log_prob(sq.data.Rows.of(new)).mean().item() + 1
 
@@ -94,7 +94,7 @@ def test_members_and_their_circuits_are_the_same_density():
         GaussianMixture(2, "tied", knots=8, bins=8),
         GaussianMixture(4, bins=16),
     ):
-        member = candidate.fit(table, None, None, 1, torch.device("cpu"))
+        member = candidate.fit(table, None, 1, torch.device("cpu"))
         found = member.model().log_prob(table.rows, table.missing)
         torch.testing.assert_close(found, member.log_prob(table.cells), atol=1e-8, rtol=1e-8)
 
@@ -103,7 +103,7 @@ def test_rows_with_gaps_teach_and_are_scored_by_their_marginals():
     data = people()
     data["height"] = np.where(RNG.random(240) < 0.3, np.nan, data["height"])
     table = sq.data.table(data)
-    member = GaussianMixture(3, knots=8).fit(table, None, None, 1, torch.device("cpu"))
+    member = GaussianMixture(3, knots=8).fit(table, None, 1, torch.device("cpu"))
     found = member.model().log_prob(table.rows, table.missing)
     torch.testing.assert_close(found, member.log_prob(table.cells), atol=1e-8, rtol=1e-8)
 
@@ -142,7 +142,7 @@ def test_models_are_saved_with_transforms_and_bins(model, tmp_path):
 def test_encodings_change_no_density():
     x = np.concatenate([np.zeros(300), RNG.lognormal(size=200)])[:, None]
     table = sq.data.table(x, {"0": "continuous"})
-    for encoding in (Encoding.fit(table, 32, 0, None), Encoding.fit(table, 0, 32, None)):
+    for encoding in (Encoding.fit(table, 32, 0), Encoding.fit(table, 0, 32)):
         seen, logs = encoding(table.cells)
         assert torch.isfinite(logs).all()
         assert seen.x.shape == x.shape
@@ -161,12 +161,16 @@ def test_columns_with_many_equal_values_have_spikes():
         ({"minutes": float("nan")}, "minutes=nan"),
         ({"members": ["mixture"]}, "did you mean 'mixtures'"),
         ({"members": "mixtures"}, "pass a list of kinds"),
-        ({"weights": [1.0, 2.0]}, "for each row"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_learnt(options, words):
     with pytest.raises(sq.ParameterError, match=words):
         learn(RNG.normal(size=(50, 2)), progress=False, **options)
+
+
+def test_weights_of_other_rows_are_refused():
+    with pytest.raises(sq.DataError, match=r"weights: shape \(2,\) for 50 rows"):
+        learn(RNG.normal(size=(50, 2)), weights=[1.0, 2.0], progress=False)
 
 
 def test_images_are_sent_to_their_own_models():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.data import Dataset, Rows, Table
+from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, SquircuitError
 from squircuit.learning.candidates import KINDS, candidates
 from squircuit.learning.members import Candidate, Member, part_of
@@ -78,9 +79,8 @@ def learn(
         >>> model.log_prob([[1.7, 75.0], [1.7, np.nan]]).shape, model.sample(3, seed=0).shape
         (torch.Size([2]), torch.Size([3, 2]))
     """
-    table = _table(data)
-    held = _valid_rows(table, data, valid)
-    search = _Search(table, held, _row_weights(weights, len(table)), seed, torch.device(device))
+    table = _table(data, weights)
+    search = _Search(table, _valid_rows(table, data, valid), seed, torch.device(device))
     budget = Budget.of(table, minutes)
     chosen = candidates(table, members, budget.work)
     with Progress(chosen, table, enabled=progress) as shown:
@@ -154,14 +154,12 @@ class _Search:
     Args:
         table: all training rows.
         valid: rows to weigh members by, or None.
-        weights: of the rows of the table, or None.
         seed: of splits and members.
         device: to learn on.
     """
 
     table: Table
     valid: Rows[Any] | None
-    weights: Tensor | None
     seed: int
     device: torch.device
 
@@ -199,15 +197,14 @@ class _Search:
         started, member = time.monotonic(), None
         try:
             if self.valid is not None:
-                member = candidate.fit(self.table, self.valid, self.weights, seed, self.device)
+                member = candidate.fit(self.table, self.valid, seed, self.device)
                 scores = member.log_prob(self.valid)
             elif self.has_folds:
                 scores = self._cross_validated(candidate, seed)
             else:
                 ((kept, held),) = self.splits()
                 rows = self.table.cells.take(held)
-                part = part_of(self.table, kept)
-                member = candidate.fit(part, rows, _some(self.weights, kept), seed, self.device)
+                member = candidate.fit(part_of(self.table, kept), rows, seed, self.device)
                 scores = member.log_prob(rows)
         except SquircuitError as error:
             return Tried(candidate, None, None, time.monotonic() - started, str(error))
@@ -216,30 +213,30 @@ class _Search:
     def _cross_validated(self, candidate: Candidate, seed: int) -> Tensor:
         scores = torch.empty(len(self.table), dtype=torch.float64)
         for kept, held in self.splits():
-            part = part_of(self.table, kept)
-            member = candidate.fit(part, None, _some(self.weights, kept), seed, self.device)
+            member = candidate.fit(part_of(self.table, kept), None, seed, self.device)
             scores[held] = member.log_prob(self.table.cells.take(held))
         return scores
 
-    def held_weights(self) -> Tensor | None:
+    def held_weights(self) -> Any:
         """Of the held-out rows, in the order of the scores."""
-        if self.weights is None or self.valid is not None:
-            return None
-        if self.has_folds:
-            return self.weights
+        if self.valid is not None:
+            return self.valid.weights
+        if self.has_folds or self.table.cells.weights is None:
+            return self.table.cells.weights
         ((_, held),) = self.splits()
-        return self.weights[held]
+        return self.table.cells.weights[held]
 
-    def everything(self) -> tuple[Table, Tensor | None]:
-        """All rows, with those that weigh the members, and their weights."""
+    def everything(self) -> Table:
+        """All rows, with those that weigh the members."""
         if self.valid is None:
-            return self.table, self.weights
-        host = Rows(np.asarray(self.valid.x), np.asarray(self.valid.missing))
-        cells = Rows.joined([self.table.cells, host])
-        weights = None
-        if self.weights is not None:
-            weights = torch.cat([self.weights, self.weights.mean().expand(len(host))])
-        return Table(cells, self.table.schema, self.table.source, self.table.shape), weights
+            return self.table
+        cells, valid = self.table.cells, self.valid
+        if (cells.weights is None) != (valid.weights is None):  # rows without weights count as one each
+            cells, valid = (
+                replace(rows, weights=np.ones(len(rows))) if rows.weights is None else rows
+                for rows in (cells, valid)
+            )
+        return replace(self.table, cells=Rows.joined([cells, valid]))
 
 
 def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
@@ -256,15 +253,15 @@ def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
 
 def _model(search: _Search, tried: Sequence[Tried], shares: Tensor, shown: Progress) -> SquaredCircuit:
     """The members that have a share, learnt from all rows, as one."""
-    table, weights = search.everything()
+    table = search.everything()
     kept = [number for number, share in enumerate(shares.tolist()) if share > 0]
     models = []
     for place, number in enumerate(kept):
         one = tried[number]
         if one.member is None:
-            member = one.candidate.fit(table, None, weights, search.seed + number, search.device)
+            member = one.candidate.fit(table, None, search.seed + number, search.device)
         else:
-            member = one.member.refitted(table, weights, search.seed + number)
+            member = one.member.refitted(table, search.seed + number)
         models.append(member.model().to(search.device))
         shown.refitted(place + 1, len(kept))
     made = models[0] if len(models) == 1 else mixture(models, shares[kept].tolist())
@@ -289,8 +286,10 @@ def _notes(table: Table, search: _Search, tried: Sequence[Tried], shares: Tensor
     return {"rows": len(table), "columns": len(table.columns), "held out": how, "members": order}
 
 
-def _table(data: Any) -> Table:
+def _table(data: Any, weights: Any) -> Table:
     table = training_table(data)
+    if weights is not None:
+        table = replace(table, cells=replace(table.cells, weights=as_weights(weights, len(table))))
     if len(table.shape) > 1:
         raise ParameterError(
             f"learn is for tables, and a row of this data is an image of shape {table.shape}. "
@@ -314,19 +313,3 @@ def _valid_rows(table: Table, data: Any, valid: Any) -> Rows[Any] | None:
             )
         return valid.cells
     return table.schema.encode(valid)
-
-
-def _row_weights(weights: Any, count: int) -> Tensor | None:
-    if weights is None:
-        return None
-    found = torch.as_tensor(np.asarray(weights), dtype=torch.float64)
-    if found.shape != (count,) or not bool((found >= 0).all() & found.isfinite().all() & (found.sum() > 0)):
-        raise ParameterError(
-            f"weights of shape {tuple(found.shape)} for {count} rows. Fix: pass a finite number ≥ 0 for each "
-            "row, and some above 0."
-        )
-    return found
-
-
-def _some(weights: Tensor | None, chosen: Places) -> Tensor | None:
-    return None if weights is None else weights[chosen]

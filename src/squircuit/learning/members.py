@@ -41,7 +41,7 @@ class Member(ABC):
         """log p of what is known of each row: (n,) float64."""
 
     @abstractmethod
-    def refitted(self, table: Table, weights: Tensor | None, seed: int) -> Member:
+    def refitted(self, table: Table, seed: int) -> Member:
         """The same learnt from these rows, which are more."""
 
     @abstractmethod
@@ -59,10 +59,8 @@ class Candidate(ABC):
     name: str
 
     @abstractmethod
-    def fit(
-        self, table: Table, valid: Rows[Any] | None, weights: Tensor | None, seed: int, device: torch.device
-    ) -> Member:
-        """Learn from the rows of a table; `valid` says when to stop."""
+    def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> Member:
+        """Learn from the rows of a table, by their weights; `valid` says when to stop."""
 
     @abstractmethod
     def work(self, rows: int, schema: Schema) -> float:
@@ -83,16 +81,15 @@ class Encoding:
     bins: dict[int, Bins] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, table: Table, knots: int, bins: int, weights: Tensor | None) -> Self:
+    def fit(cls, table: Table, knots: int, bins: int) -> Self:
         """Maps of columns that are not discrete, and bins of those with many spikes.
 
         Args:
             table: whose rows they suit.
             knots: of a map at most; 0: no maps.
             bins: of a column with spikes at most; 0: no bins.
-            weights: of the rows.
         """
-        given = None if weights is None else weights.cpu().numpy()
+        given = table.cells.weights
         x = np.where(table.missing, np.nan, table.rows)
         numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
         spiked = [v for v in numbers if bins and has_spikes(x[:, v])]
@@ -174,37 +171,28 @@ class GaussianMixture(Candidate):
         )
         return ", ".join(parts)
 
-    def fit(
-        self, table: Table, valid: Rows[Any] | None, weights: Tensor | None, seed: int, device: torch.device
-    ) -> GaussianMember:
-        encoding = Encoding.fit(table, self.knots, self.bins, weights)
+    def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> GaussianMember:
+        encoding = Encoding.fit(table, self.knots, self.bins)
         seen = None if valid is None else encoding(valid)[0]
-        found = self._mixture(table, encoding, weights, seed, device, valid=seen)
+        found = self._mixture(table, encoding, seed, device, valid=seen)
         return GaussianMember(self, encoding, found, table.schema)
 
-    def refit(
-        self, table: Table, encoding: Encoding, found: MixtureFit, weights: Tensor | None, seed: int
-    ) -> MixtureFit:
+    def refit(self, table: Table, encoding: Encoding, found: MixtureFit, seed: int) -> MixtureFit:
         """Some iterations on more rows."""
         device = found.log_weights.device
-        return self._mixture(table, encoding, weights, seed, device, start=found, iterations=REFITS)
+        return self._mixture(table, encoding, seed, device, start=found, iterations=REFITS)
 
     def _mixture(
-        self,
-        table: Table,
-        encoding: Encoding,
-        weights: Tensor | None,
-        seed: int,
-        device: torch.device,
-        **more: Any,
+        self, table: Table, encoding: Encoding, seed: int, device: torch.device, **more: Any
     ) -> MixtureFit:
+        weights = table.cells.weights
         return fit_mixture(
             encoding(table.cells)[0],
             self.components,
             covariance=self.covariance,
             rank=self.rank,
             categories=encoding.categories(table.schema),
-            weights=weights,
+            weights=None if weights is None else torch.from_numpy(weights),
             prior=self.prior,
             seed=seed,
             device=device,
@@ -231,8 +219,8 @@ class GaussianMember(Member):
         seen, logs = self.encoding(rows)
         return self.found.log_prob(seen).cpu() + logs
 
-    def refitted(self, table: Table, weights: Tensor | None, seed: int) -> GaussianMember:
-        found = self.candidate.refit(table, self.encoding, self.found, weights, seed)
+    def refitted(self, table: Table, seed: int) -> GaussianMember:
+        found = self.candidate.refit(table, self.encoding, self.found, seed)
         return GaussianMember(self.candidate, self.encoding, found, self.schema)
 
     def model(self) -> SquaredCircuit:
@@ -295,38 +283,23 @@ class Tree(Candidate):
     def name(self) -> str:  # type: ignore[override]
         return f"tree of {self.units} units, {self.size} {self.continuous}"
 
-    def fit(
-        self, table: Table, valid: Rows[Any] | None, weights: Tensor | None, seed: int, device: torch.device
-    ) -> TreeMember:
-        return TreeMember(self, _trained(self, table, valid, weights, seed, device))
+    def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> TreeMember:
+        model = table_model(
+            table,
+            units=self.units,
+            size=self.size,
+            continuous=self.continuous,
+            components=self.components,
+            seed=seed,
+        ).to(device)
+        fit(model, table, valid, epochs=self.epochs, seed=seed, progress=False)
+        return TreeMember(self, model.eval())
 
     def work(self, rows: int, schema: Schema) -> float:
         columns = len(schema.columns)
         inner = 8.0 * self.units**3 * columns
         inputs = 8.0 * self.units * sum(column.size or self.size for column in schema.columns)
         return 3 * rows * self.epochs * self.components * (inner + inputs)
-
-
-def _trained(
-    tree: Tree,
-    table: Table,
-    valid: Rows[Any] | None,
-    weights: Tensor | None,
-    seed: int,
-    device: torch.device,
-) -> SquaredCircuit:
-    model = table_model(
-        table,
-        units=tree.units,
-        size=tree.size,
-        continuous=tree.continuous,
-        components=tree.components,
-        seed=seed,
-        dtype=torch.complex64,
-    ).to(device)
-    more: dict[str, Any] = {} if weights is None else {"weights": weights}
-    fit(model, table, valid, epochs=tree.epochs, seed=seed, progress=False, **more)
-    return model.eval()
 
 
 @final
@@ -340,7 +313,7 @@ class TreeMember(Member):
     def log_prob(self, rows: Rows[Any]) -> Tensor:
         return log_probs(self.trained, *rows.to(self.trained.device))
 
-    def refitted(self, table: Table, weights: Tensor | None, seed: int) -> TreeMember:
+    def refitted(self, table: Table, seed: int) -> TreeMember:
         """As it is: another epoch on a tenth more rows would cost as much as all that came before."""
         return self
 

@@ -26,7 +26,7 @@ def model():
 
 
 def grid():
-    """Heights, and nodes and weights of a rule over incomes that is fine about 0 and 1, the ends of spikes."""
+    """Heights, and nodes and weights of a rule over incomes that is fine about 0, where a spike is."""
     heights, width = np.linspace(1.0, 2.5, 120, retstep=True)
     far = np.geomspace(1e-2, 1e9, 160)
     ends = np.unique(np.concatenate([-far, [-0.5, 0.0, 0.5], far]))

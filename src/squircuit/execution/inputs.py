@@ -184,7 +184,7 @@ def input_gram(
     """
     if weight is None:
         return _functions_gram(group, family_values, device).expand(group.folds, -1, -1)
-    rows = weight[:, group.first_row : group.first_row + group.units]
+    rows = _own_rows(group, weight)
     if group.family.is_orthonormal:
         gram: Tensor = _OwnGram.apply(rows, allow_tf32)  # type: ignore[no-untyped-call]
         return gram.expand(group.folds, -1, -1)
@@ -206,7 +206,7 @@ def input_norms(
     """
     if weight is None:
         return _functions_norms(group.family, values, device)
-    rows = weight[:, group.first_row : group.first_row + group.units]
+    rows = _own_rows(group, weight)
     if group.family.is_orthonormal:
         return (rows * rows.conj()).real.sum(dim=2)
     functions = _functions_gram(group, lambda _: values, device)
@@ -254,3 +254,8 @@ def _fixed_gram(family: InputFunctions, device: torch.device) -> Tensor:
     """Made once: quadrature takes a while, and a CUDA graph cannot copy from the host."""
     with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode
         return family.gram().unsqueeze(0).to(device)
+
+
+def _own_rows(group: InputGroup, weight: Tensor) -> Tensor:
+    """The rows that the layers of a group take of matrices that others use as well: (F or 1, K, n)."""
+    return weight[:, group.first_row : group.first_row + group.units]

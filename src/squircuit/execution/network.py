@@ -23,6 +23,7 @@ from torch import Tensor
 from squircuit.execution.algebras import GRAMS, VECTORS, Algebra
 from squircuit.execution.derivatives import require_eager, require_first
 from squircuit.execution.inputs import FamilyValues, input_gram, input_norms
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.plan import (
     Branch,
     Group,
@@ -36,7 +37,6 @@ from squircuit.execution.plan import (
     part_with_inner_products,
 )
 from squircuit.execution.precision import tf32
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.execution.weighted_product import Saved
 
 

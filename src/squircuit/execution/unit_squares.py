@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.inputs import FamilyValues, lookup, points
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, Plan, SumGroup
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.families import BlockFamily, Categorical
 
 
@@ -43,7 +43,7 @@ def _is_mixed(group: InputGroup) -> bool:
 def log_unit_squares(
     network: Network, x: Tensor, stacks: list[Tensor], family_values: FamilyValues
 ) -> Tensor:
-    """log |c_r(x)|² of the root units: (R, B), in double precision; −inf where c_r is 0.
+    """log |c_r(x)|² of the root units: (B, R), in double precision; −inf where c_r is 0.
 
     Args:
         network: of a plan without sums.
@@ -59,7 +59,8 @@ def log_unit_squares(
             assert not isinstance(group, SumGroup)
             found = tuple(_product(group.branch, fold, logs) for fold in range(group.folds))
         logs.update(zip(((group.units, place) for place in group.writes), found, strict=True))
-    return torch.cat([logs[root] for root in network.plan.roots], dim=1).mT
+    roots = [logs[root] for root in network.plan.roots]
+    return roots[0] if len(roots) == 1 else torch.cat(roots, dim=1)
 
 
 def _input_squares(
@@ -74,6 +75,8 @@ def _input_squares(
     values = {name: value.double() for name, value in family_values(group).items()}
     if not values:
         return _log_squares(group, columns, None)
+    if group.folds == 1:
+        return _log_squares(group, columns[0], {name: value[0] for name, value in values.items()})[None]
     squares: Tensor = torch.func.vmap(lambda at, given: _log_squares(group, at, given))(columns, values)
     return squares
 

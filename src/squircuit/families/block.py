@@ -11,8 +11,8 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError, StructureError
 from squircuit.families.base import InputFunctions, Values, as_real
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain, Domains
-from squircuit.families.untraced import untraced
 
 Pattern = Sequence[bool]
 """Which of the D coordinates are observed."""
@@ -254,7 +254,7 @@ def places(observed: Pattern) -> tuple[list[int], list[int]]:
     return seen, [v for v, is_seen in enumerate(observed) if not is_seen]
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=1024)
 def _domains(domains: tuple[Domain, ...]) -> Domains:
     with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode

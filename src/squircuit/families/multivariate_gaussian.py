@@ -14,6 +14,7 @@ from squircuit.errors import ParameterError
 from squircuit.families.base import InputFunctions, Values, device_of
 from squircuit.families.block import BlockFamily, Pattern, places
 from squircuit.families.checks import is_finite, require_count, require_flag, wrong
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain, Line
 from squircuit.families.gaussian_algebra import (
     draw_square,
@@ -23,7 +24,6 @@ from squircuit.families.gaussian_algebra import (
     squared_distances,
     triangular,
 )
-from squircuit.families.untraced import untraced
 
 COVARIANCES = ("full", "diagonal", "tied", "low-rank")
 
@@ -394,7 +394,7 @@ def _numbers(value: Any) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64)
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=256)
 def _start(family: MultivariateGaussian) -> Values:
     with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode

@@ -13,8 +13,8 @@ from squircuit.errors import ParameterError
 from squircuit.families.base import InputFunctions, Values
 from squircuit.families.block import BlockFamily, Pattern
 from squircuit.families.checks import wrong
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain
-from squircuit.families.untraced import untraced
 
 CONDITION_LIMIT = 1e6
 """Of Gram matrices. Overlaps have 16 digits, whose errors the inverse enlarges by the condition number."""
@@ -124,7 +124,7 @@ class OrthonormalisedBlock(BlockFamily):
         )
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=1024)
 def _mixing(base: BlockFamily, device: torch.device) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
@@ -132,7 +132,7 @@ def _mixing(base: BlockFamily, device: torch.device) -> Tensor:
         return _cached_mixing(base).to(device)
 
 
-@untraced  # traced through, the cache would be lost
+@opaque_to_compiler  # traced through, the cache would be lost
 @lru_cache(maxsize=1024)
 def _cached_mixing(base: BlockFamily) -> Tensor:
     with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from squircuit.execution.log_scales import log_sum
 from squircuit.execution.precision import recomputed, tf32
-from squircuit.execution.scaled import log_sum
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import (
     Evidence,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs, points
+from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.unit_squares import has_no_sums, log_unit_squares
 from squircuit.models.weights import StackedWeights
@@ -28,20 +29,26 @@ class Amplitudes:
 
     def log_density(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
         """log Σ_r π_r |c_r(x)|² in a precision, not divided by Z: (n, d) → (n,)."""
+        if self.has_unit_scales:
+            return log_sum(self._log_squares(weights, x, real), dim=1)
         return _log_mixed(*self._roots(weights, x, real))
 
     def log_densities(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
         """The same sum over the units r of every root layer by itself: (n, d) → (n, M)."""
         units = [root.units for root in weights.structure.roots]
+        if self.has_unit_scales:
+            parts = torch.split(self._log_squares(weights, x, real), units, dim=1)
+            return torch.stack([log_sum(part, dim=1) for part in parts], dim=1)
         roots = (torch.split(each, units) for each in self._roots(weights, x, real))
         return torch.stack([_log_mixed(*each) for each in zip(*roots, strict=True)], dim=1)
 
+    def _log_squares(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
+        """log π_r |c_r(x)|² of circuits without sums, in double precision: (n, R)."""
+        logs = log_unit_squares(self._network, _doubled(x), weights.stacks(), weights.family_values)
+        return logs + weights.log_mixture(real)
+
     def _roots(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """|v_r|² (R, n), s_r (R, n) and log π_r (R,) of the root units, c_r = v_r exp(s_r)."""
-        if self.has_unit_scales:
-            logs = log_unit_squares(self._network, _doubled(x), weights.stacks(), weights.family_values)
-            held = torch.where(logs == -torch.inf, 0.0, logs).detach()
-            return (logs - held).exp().to(real), held / 2, weights.log_mixture(real)
         inputs, input_scales = self._inputs(weights, x, real)
         values, scales = self._network(inputs, weights.stacks(real), input_scales)
         return values.square().sum(dim=1), scales, weights.log_mixture(real)

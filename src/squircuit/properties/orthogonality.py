@@ -10,8 +10,8 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Kronecker, Layer, Sum
 from squircuit.circuits.balance import balanced
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
 from squircuit.properties.basis import BLOCKS, UNCLEAR, is_regular_orthogonal, sum_edges, too_large
 from squircuit.properties.points import POINTS_LIMIT, blocks, grid, quadrature
@@ -49,7 +49,7 @@ def is_orthogonal(
     for verdict in (is_smooth(circuit), is_decomposable(circuit)):
         if not verdict:
             return Verdict(name, False, f"not {verdict.name}: {verdict.reason}", verdict.where)
-    cut = [layer for layer in blocks(circuit) if layer.scope & chosen and not layer.scope <= chosen]
+    cut = [layer for layer in blocks(circuit) if not layer.scope <= chosen]  # of these there are no points
     if cut:
         return Verdict(name, None, f"{BLOCKS} {describe(cut[0].scope)}", circuit.where(cut[0]))
     if circuit.has_weights:

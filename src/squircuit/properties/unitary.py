@@ -13,8 +13,8 @@ import torch
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter, Sum
 from squircuit.circuits.layers import are_apart
-from squircuit.circuits.mixture import separated
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.properties.basis import BLOCKS, input_pairs
 from squircuit.properties.structure import is_decomposable, is_smooth

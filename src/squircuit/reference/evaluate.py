@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.reference.data import as_data
 
 

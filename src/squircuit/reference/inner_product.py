@@ -21,9 +21,9 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.layers import are_apart, is_product, summands
-from squircuit.circuits.mixture import separated
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import StructureError
 from squircuit.families import BlockFamily

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.families import BlockFamily
 from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_input, forward, input_weight, weight_of

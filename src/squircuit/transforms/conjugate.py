@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 
 
 def conjugate(circuit: Circuit) -> Circuit:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.layers import factors, summands
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
 from squircuit.families import Categorical, Product
 from squircuit.properties import are_compatible, is_structured_decomposable, require

@@ -7,8 +7,8 @@ from itertools import product
 import torch
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Parameter, Sum
-from squircuit.circuits.required import require_circuit
-from squircuit.circuits.units import product_unit, sum_unit
+from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.scalar import product_unit, sum_unit
 from squircuit.reference.evaluate import input_weight
 
 

@@ -20,9 +20,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot

@@ -283,7 +283,19 @@ def _notes(table: Table, search: _Search, tried: Sequence[Tried], shares: Tensor
         for one, share in zip(tried, shares.tolist(), strict=True)
     ]
     order = sorted(rows, key=lambda row: (-row["share"], -(row["score"] or -math.inf)))
-    return {"rows": len(table), "columns": len(table.columns), "held out": how, "members": order}
+    counted = {"rows": len(table), "columns": len(table.columns), "held out": how}
+    return counted | {"score": _stacked_score(search, tried, shares), "members": order}
+
+
+def _stacked_score(search: _Search, tried: Sequence[Tried], shares: Tensor) -> float:
+    """The mean log-likelihood of the held-out rows under the mixture, before members learn from all rows."""
+    kept = [
+        (s, share)
+        for one, share in zip(tried, shares, strict=True)
+        if (s := one.scores) is not None and share > 0
+    ]
+    mixed = torch.stack([scores + share.log() for scores, share in kept]).logsumexp(dim=0)
+    return float(np.average(mixed.numpy(), weights=search.held_weights()))
 
 
 def _table(data: Any, weights: Any) -> Table:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from squircuit.data import Table
 from squircuit.errors import ParameterError, suggestion
-from squircuit.learning.members import Candidate, GaussianMixture, Tree
+from squircuit.learning.members import Candidate, GaussianMixture, Tree, has_spikes
 
 KINDS = ("mixtures", "trees")
 """Kinds of candidates."""
@@ -56,6 +58,7 @@ def _small(table: Table) -> list[Candidate]:
     grid = [
         *_grid((3, 5, 2), ("full",), (64, 16), (30.0, 3.0)),
         *_grid((5, 2), ("full",), (0,), (0.3,)),
+        *_binned(table, (5, 15, 2), 64, 3.0),
         *_grid((15, 5), ("tied",), (32,), (3.0,)),
         *_grid((8, 3), ("low-rank",), (32,), (0.3,)),
         *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
@@ -75,6 +78,7 @@ def _large(table: Table) -> list[Candidate]:
         return [GaussianMixture(count, prior=0.3) for count in (50, 20, 100) if count * 20 <= len(table)]
     grid = [
         *_grid((100,), ("full",), (1000,), (0.3,)),
+        *_binned(table, (100, 30), 256, 0.3),
         *_grid((200,), ("low-rank",), (64,), (0.3,)),
         *_grid((50, 200), ("full",), (1000,), (0.3,)),
         *_grid((100,), ("full",), (0,), (0.3,)),
@@ -98,6 +102,15 @@ def _grid(
         for covariance in covariances
         for count in counts
     ]
+
+
+def _binned(table: Table, counts: Sequence[int], bins: int, prior: float) -> list[GaussianMixture]:
+    """Mixtures that see columns with spikes as states; none of a table without such columns."""
+    x = np.where(table.missing, np.nan, table.rows)
+    numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
+    if not any(has_spikes(x[:, v]) for v in numbers):
+        return []
+    return [GaussianMixture(count, knots=4 * bins, bins=bins, prior=prior) for count in counts]
 
 
 def _suits(candidate: GaussianMixture, table: Table) -> bool:

@@ -289,12 +289,9 @@ def _notes(table: Table, search: _Search, tried: Sequence[Tried], shares: Tensor
 
 def _stacked_score(search: _Search, tried: Sequence[Tried], shares: Tensor) -> float:
     """The mean log-likelihood of the held-out rows under the mixture, before members learn from all rows."""
-    kept = [
-        (s, share)
-        for one, share in zip(tried, shares, strict=True)
-        if (s := one.scores) is not None and share > 0
-    ]
-    mixed = torch.stack([scores + share.log() for scores, share in kept]).logsumexp(dim=0)
+    pairs = zip(tried, shares, strict=True)
+    terms = [s + share.log() for one, share in pairs if (s := one.scores) is not None and share > 0]
+    mixed = torch.stack(terms).logsumexp(dim=0)
     return float(np.average(mixed.numpy(), weights=search.held_weights()))
 
 

@@ -297,6 +297,7 @@ def test_wrong_parameters_are_named(estimator, words):
         estimator.fit(points())
 
 
+@pytest.mark.process
 def test_without_scikit_learn_all_else_is_imported_and_the_error_says_what_to_install():
     program = (
         "import sys; sys.modules['sklearn'] = None\n"

@@ -92,6 +92,8 @@ import sys
 sys.path.insert(0, sys.argv[3])
 import json, squircuit as sq
 from training.conftest import coins, model_of_coins
+
+pytestmark = pytest.mark.process
 sq.fit(model_of_coins(), coins(), run=sys.argv[1], **json.loads(sys.argv[2]))
 """
 

@@ -24,6 +24,7 @@ from squircuit.families.gaussian_algebra import (
     squared_distances,
     triangular,
 )
+from squircuit.families.monotone import Monotone
 
 COVARIANCES = ("full", "diagonal", "tied", "low-rank")
 
@@ -80,7 +81,7 @@ class MultivariateGaussian(BlockFamily):
     dimension: int
     covariance: str = "full"
     rank: int | None = None
-    columns: tuple[Any, ...] | None = None
+    columns: tuple[Monotone | None, ...] | None = None
     learnable: bool = True
     start: tuple[tuple[float, ...], ...] | None = None
 
@@ -94,9 +95,8 @@ class MultivariateGaussian(BlockFamily):
             raise wrong(self, "rank", f"does not go with covariance={self.covariance!r}", self._rank_fix)
         if self.rank is not None:
             require_count(self, "rank")
-        if self.columns is not None and len(self.columns) != self.dimension:
-            fix = f"pass a tuple of {self.dimension} transforms, None where there is none"
-            raise wrong(self, "columns", f"has {len(self.columns)} entries", fix)
+        if self.columns is not None:
+            self._check_columns()
         if self.start is not None:
             self._check_start()
 
@@ -110,7 +110,7 @@ class MultivariateGaussian(BlockFamily):
         means: Any,
         covariances: Any,
         covariance: str = "full",
-        columns: tuple[Any, ...] | None = None,
+        columns: tuple[Monotone | None, ...] | None = None,
         learnable: bool = False,
     ) -> MultivariateGaussian:
         """The family with given means and covariances, which are kept in it.
@@ -155,7 +155,7 @@ class MultivariateGaussian(BlockFamily):
         return tuple(Line() if column is None else column.domain for column in self._transforms)
 
     @property
-    def _transforms(self) -> tuple[Any, ...]:
+    def _transforms(self) -> tuple[Monotone | None, ...]:
         """The transform of each variable, None where it is the identity."""
         return (None,) * self.dimension if self.columns is None else self.columns
 
@@ -354,6 +354,15 @@ class MultivariateGaussian(BlockFamily):
 
     def _fixed(self, device: torch.device) -> Values:
         return {name: value.to(device) for name, value in self._initial().items()}
+
+    def _check_columns(self) -> None:
+        given = tuple(self.columns or ())
+        fix = f"pass a tuple of {self.dimension} maps onto the line, None where there is none"
+        if len(given) != self.dimension or not all(t is None or isinstance(t, Monotone) for t in given):
+            raise wrong(self, "columns", f"are not {self.dimension} maps", fix)
+        if any(t is not None and t.image != Line() for t in given):  # a Gaussian has mass everywhere
+            raise wrong(self, "columns", "has a map onto an interval only", fix)
+        object.__setattr__(self, "columns", given)
 
     def _check_start(self) -> None:
         shapes = list(self._shapes().values())

@@ -13,7 +13,7 @@ from squircuit.circuits.layers import factors, summands
 from squircuit.circuits.postorder import postorder
 from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
-from squircuit.families import Categorical, Product
+from squircuit.families import Categorical, Family, Product
 from squircuit.properties import are_compatible, is_structured_decomposable, require
 from squircuit.reference.evaluate import input_weight, kronecker, weight_blocks, weight_of
 from squircuit.regions.scope import describe
@@ -166,11 +166,18 @@ class _Multiplication:
         w, v = input_weight(self.a, a), input_weight(self.b, b)
         if isinstance(a.family, Categorical) and a.family == b.family:  # the product of two tables is a table
             return Input(a.variables, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
+        if not (isinstance(a.family, Family) and isinstance(b.family, Family)):
+            raise StructureError(
+                "a product of families of one variable",
+                a.label,
+                "products of functions of several variables are no family",
+                "use sq.inner_product, sq.partition or sq.marginal, which build no product",
+            )
         shared = {f"left.{name}": p for name, p in _shared(self.a, a).items()}
         shared |= {f"right.{name}": p for name, p in _shared(self.b, b).items()}
         return Input(
             a.variables,
-            Product(a.family.of_one_variable(), b.family.of_one_variable()),
+            Product(a.family, b.family),
             weight=kronecker(w, v),
             parameters=shared,
         )

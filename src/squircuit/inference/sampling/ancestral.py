@@ -34,7 +34,9 @@ from squircuit.inference.evidence import Evidence, distinct_masks
 from squircuit.inference.sampling.draws import InputDraws, draw_index
 from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward import contraction
-from squircuit.inference.upward.inputs import block_family, evaluate_group, input_weight, layer_values
+from squircuit.inference.upward.block_inputs import block_family
+from squircuit.inference.upward.inputs import evaluate_group, input_weight
+from squircuit.inference.upward.learnt_values import layer_values
 from squircuit.inference.upward.messages import messages
 
 Visit: TypeAlias = Generator["Visit", Tensor | None, Tensor | None]  #: asks for visits of layers below

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import final
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from squircuit.execution.inputs import evaluate_inputs, input_norms
 from squircuit.execution.plan import InputGroup, Slots
-from squircuit.families import BlockFamily, Categorical
+from squircuit.families import Categorical, MultivariateGaussian
 from squircuit.inference.compile.compiled_circuit import Snapshot
-from squircuit.inference.evidence import Evidence, distinct_masks
+from squircuit.inference.upward.block_inputs import BlockInputs
 from squircuit.inference.upward.contraction import outer
+from squircuit.inference.upward.gaussian_terms import Function
+from squircuit.inference.upward.learnt_values import function_values, layer_values, place
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import Message, rescaled, rescaled_units, squared
 
@@ -36,6 +38,8 @@ class InputMessages:
     x: Tensor
     missing: Tensor
     nodes: Nodes | None = None
+    functions: Mapping[int, Function] = field(default_factory=dict)
+    """Variable of a block → a function whose average is taken where the variable is missing."""
     watched: dict[tuple[InputGroup, int], Tensor] = field(default_factory=dict)
     """Of input layers over blocks that are weighted, squares (n, B) or pair integrals (B, n, n) of functions:
     the derivatives of log p in them tell the distribution of what a block lacks."""
@@ -60,9 +64,20 @@ class InputMessages:
         if variables not in self.references:
             if not self.snapshot.has_one_block(variables):
                 return torch.zeros_like(scale.detach().double())
-            largest = reduce(torch.maximum, self._other_scales(variables), scale.detach().double())
+            largest = reduce(torch.maximum, self._other_scales(variables), self._own_scale(variables, scale))
             self.references[variables] = torch.where(largest == -torch.inf, 0.0, largest)
         return self.references[variables]
+
+    def _own_scale(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
+        """That of the layer which asks first, whatever it asks for: vectors, squares or matrices."""
+        group, fold = self.snapshot.inputs[variables[0]][0]
+        if group.is_block and not isinstance(group.family, MultivariateGaussian):
+            return self._block_scale(group, fold)
+        return scale.detach().double()
+
+    def _block_scale(self, group: InputGroup, fold: int) -> Tensor:
+        """The largest of a layer's functions, (B,)."""
+        return self.blocks.log_squares(group, fold).detach().amax(dim=1) / 2
 
     def _other_scales(self, variables: tuple[int, ...]) -> Iterator[Tensor]:
         """The log-scales of the input layers over some variables, (B,) each, where they may differ."""
@@ -70,7 +85,7 @@ class InputMessages:
         layers = self.snapshot.inputs[variable]
         if layers[0][0].is_block:
             if len(layers) > 1:
-                yield from (self._log_squares(group, fold).detach().amax(dim=1) / 2 for group, fold in layers)
+                yield from (self._block_scale(group, fold) for group, fold in layers)
             return
         is_learnt = any(self.snapshot.family_values(group) for group, _ in layers)
         if len(layers) == 1 or (not is_learnt and len({group.family for group, _ in layers}) == 1):
@@ -191,29 +206,36 @@ class InputMessages:
 
     # ------------------------------------------------------------------ blocks of variables
 
-    def _block_squares(self, group: InputGroup, folds: Slots, watched: bool) -> Message:
+    @cached_property
+    def blocks(self) -> BlockInputs:
+        """The functions of blocks of variables for these rows."""
+        return BlockInputs(self.snapshot, self.x, self.missing, self.functions)
+
+    def _block_squares(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ |ℓ_k|² over what each row lacks of a block, at what it shows: (F, K, B)."""
-        if group.weight is not None:
-            value, scale = self._block_matrices(group, folds, watched)
+        if group.weight is not None or (weighted and not isinstance(group.family, MultivariateGaussian)):
+            value, scale = self._block_matrices(group, folds, weighted)
             return rescaled_units(value.diagonal(dim1=2, dim2=3).real.mT, scale.unsqueeze(1))
-        logs = torch.stack([self._log_squares(group, f) for f in folds])  # (F, B, n)
+        logs = torch.stack([self.blocks.log_squares(group, f) for f in folds])  # (F, B, n)
         there = logs > -torch.inf
         held = torch.where(there, logs, 0.0).detach()
         value = torch.where(there, (torch.where(there, logs, 0.0) - held).exp(), 0.0)  # 1, with its gradient
         value = value.mT.to(self.snapshot.mixture.dtype)
-        if watched:
+        if weighted and self.functions:
+            value = value * torch.stack([self.blocks.averages(group, f) for f in folds]).mT.to(value)
+        elif weighted:
             value = torch.stack([self._watch(group, f, v) for f, v in zip(folds, value, strict=True)])
         largest = torch.where(there, held, -torch.inf).amax(dim=2) / 2
         taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
         return Message(value, (held - 2 * torch.stack(taken).unsqueeze(2)).mT)
 
-    def _block_matrices(self, group: InputGroup, folds: Slots, watched: bool) -> Message:
+    def _block_matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ over what each row lacks of a block, at what it shows: (F, B or 1, K, K)."""
-        shared = not watched and all(self._missing_in[v][0] for f in folds for v in group.blocks[f])
-        parts = [self._pair_integrals(group, f, slice(0, 1) if shared else slice(None)) for f in folds]
+        shared = not weighted and all(self._missing_in[v][0] for f in folds for v in group.blocks[f])
+        parts = [self.blocks.pair_integrals(group, f, first=shared) for f in folds]
         dtype = self.snapshot.dtype
         values = [pairs.to(dtype) for pairs, _ in parts]
-        if watched:
+        if weighted and not self.functions:
             values = [self._watch(group, f, value) for f, value in zip(folds, values, strict=True)]
         value, scale = torch.stack(values), torch.stack([s for _, s in parts])
         weight = input_weight(self.snapshot, group, folds)
@@ -228,33 +250,6 @@ class InputMessages:
         self.watched[group, fold] = value.detach().requires_grad_()
         return self.watched[group, fold]
 
-    def _log_squares(self, group: InputGroup, fold: int) -> Tensor:
-        """log ∫ |f_k|² of the functions of a block, rows of one pattern together: (B, n) float64."""
-        family, values = block_family(group), layer_values(self.snapshot, group, fold)
-        parts, order = [], []
-        for observed, rows, x in self.patterns(group.blocks[fold]):
-            parts.append(family.log_squares(x, observed, values))
-            order.append(rows)
-        return torch.cat(parts)[torch.cat(order).argsort()]
-
-    def _pair_integrals(self, group: InputGroup, fold: int, part: slice) -> tuple[Tensor, Tensor]:
-        """∫ f_j f_k* of the functions of a block, (B, n, n), and log-scales, (B,), float64."""
-        family, values = block_family(group), layer_values(self.snapshot, group, fold)
-        parts, order = [], []
-        for observed, rows, x in self.patterns(group.blocks[fold], part):
-            parts.append(family.pair_integrals(x, observed, values))
-            order.append(rows)
-        place = torch.cat(order).argsort()
-        return torch.cat([pairs for pairs, _ in parts])[place], torch.cat([s for _, s in parts])[place]
-
-    def patterns(
-        self, variables: tuple[int, ...], part: slice = slice(None)
-    ) -> Iterator[tuple[tuple[bool, ...], Tensor, Tensor]]:
-        """The patterns of a block that are observed in some rows, these rows, and their columns, (b, D)."""
-        columns = Evidence(self.x[part, list(variables)], self.missing[part, list(variables)])
-        for mask, rows in distinct_masks(columns):
-            yield tuple(not lacks for lacks in mask.tolist()), rows, columns.x[rows].double()
-
 
 def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> Message:
     """W φ(x) of some input layers: (F, B) → (F, K, B) in the circuit's dtype, and log-scales (F, B)."""
@@ -267,12 +262,6 @@ def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tenso
     return Message(
         value, snapshot.mixture.new_zeros(value.shape[0], value.shape[2]) if scale is None else scale
     )
-
-
-def block_family(group: InputGroup) -> BlockFamily:
-    """The functions of a group over blocks of variables."""
-    assert isinstance(group.family, BlockFamily)
-    return group.family
 
 
 def evaluate_units(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -305,7 +294,7 @@ def group_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
     """The stacked weights of some input layers, all rows: (F or 1, rows, n)."""
     assert group.weight is not None
     weight = snapshot.network.weight(snapshot.stacks, group.weight)
-    return weight if group.weight.is_tied else weight[_place(folds)]
+    return weight if group.weight.is_tied else weight[place(folds)]
 
 
 def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor | None:
@@ -315,23 +304,9 @@ def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor 
     return group_weight(snapshot, group, folds)[:, group.first_row : group.first_row + group.units]
 
 
-def function_values(snapshot: Snapshot, group: InputGroup, folds: Slots) -> dict[str, Tensor]:
-    """The learnt numbers of the families of some input layers, in double precision: (F, …) each."""
-    return {name: value[_place(folds)].double() for name, value in snapshot.family_values(group).items()}
-
-
-def layer_values(snapshot: Snapshot, group: InputGroup, fold: int) -> dict[str, Tensor]:
-    """The same of one input layer."""
-    return {name: value[0] for name, value in function_values(snapshot, group, (fold,)).items()}
-
-
 def function_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
     """∫ φ φᴴ: (F or 1, n, n)."""
     values = function_values(snapshot, group, folds)
     if not values or group.family.is_orthonormal:
         return group.family.gram().unsqueeze(0)
     return torch.func.vmap(group.family.gram)(values)
-
-
-def _place(folds: Slots) -> slice | list[int]:
-    return slice(folds.start, folds.stop) if isinstance(folds, range) else list(folds)

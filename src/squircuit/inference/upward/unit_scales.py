@@ -26,8 +26,10 @@ from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
 from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.upward.block_inputs import block_family
 from squircuit.inference.upward.contraction import kronecker_matrices
-from squircuit.inference.upward.inputs import block_family, function_grams, input_weight, layer_values
+from squircuit.inference.upward.inputs import function_grams, input_weight
+from squircuit.inference.upward.learnt_values import layer_values
 from squircuit.regions.scope import Scope
 
 SPREAD = {torch.float32: 60.0, torch.float64: 500.0}

@@ -118,10 +118,13 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another():
     assert not torch.equal(first, other)
 
 
-def test_given_rows_weigh_the_members():
-    x = RNG.normal(size=(300, 2))
-    model = learn(x[:200], x[200:], progress=False, members=["mixtures"], minutes=0.02)
+def test_given_rows_weigh_the_members_where_there_are_many_and_join_them_where_there_are_few():
+    x = RNG.normal(size=(4200, 1))
+    model = learn(x[:4000], x[4000:], progress=False, members=["mixtures"], minutes=0.001)
     assert model.notes["learn"]["held out"] == "given rows"
+    model = learn(x[:200], x[200:300], progress=False, members=["mixtures"], minutes=0.001)
+    assert model.notes["learn"]["held out"] == "5 folds"
+    assert model.notes["learn"]["rows"] == 300
 
 
 def test_rows_of_weight_zero_teach_nothing():

@@ -56,18 +56,25 @@ def _small(table: Table) -> list[Candidate]:
             GaussianMixture(count) for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows
         ]
     grid = [
-        *_grid((3, 5, 2), ("full",), (64, 16), (30.0, 3.0)),
-        *_grid((5, 2), ("full",), (0,), (0.3,)),
+        *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0)),
+        *_grid((3, 8), ("full",), (0,), (0.3,)),
         *_binned(table, (5, 15, 2), 64, 3.0),
+        *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
         *_grid((15, 5), ("tied",), (32,), (3.0,)),
         *_grid((8, 3), ("low-rank",), (32,), (0.3,)),
-        *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
-        *_grid((1, 8), ("full",), (1000, 32), (10.0, 1.0)),
-        *_grid((3, 8), ("full",), (0,), (3.0,)),
-        *_grid((15, 30), ("full",), (128,), (10.0,)),
-        *_grid((3, 5, 2), ("full",), (128, 32), (30.0, 10.0)),
+        *_grid((3, 15, 5), ("full",), (32,), (10.0,)),
+        *_grid((1, 2, 8), ("full",), (64, 0), (3.0,)),
+        *_grid((15, 5), ("full",), (128, 0), (10.0, 1.0)),
+        *_grid((50,), ("tied",), (0, 64), (1.0,)),
+        *_grid((5,), ("low-rank",), (64,), (3.0, 1.0)),
         *_grid((100, 200), ("full",), (0, 64), (3.0,)),
-        *_grid((5, 15), ("low-rank",), (64,), (3.0, 1.0)),
+        *_grid((3, 5, 8), ("full",), (32, 128), (30.0, 3.0)),
+        *_grid((3, 5, 15), ("full",), (16, 1000), (10.0,)),
+        *_grid((100,), ("tied",), (64,), (0.3, 10.0)),
+        *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0), repeat=1),
+        *_grid((20, 10), ("full",), (0, 64), (1.0,), repeat=1),
+        *_grid((3, 15), ("full",), (32, 128), (10.0,), repeat=1),
+        *_grid((3, 8), ("full",), (0,), (0.3,), repeat=1),
     ]
     return [one for one in grid if one.components * ROWS_A_COMPONENT <= rows and _suits(one, table)]
 
@@ -92,11 +99,16 @@ def _large(table: Table) -> list[Candidate]:
 
 
 def _grid(
-    counts: Sequence[int], covariances: Sequence[str], knots: Sequence[int], priors: Sequence[float]
+    counts: Sequence[int],
+    covariances: Sequence[str],
+    knots: Sequence[int],
+    priors: Sequence[float],
+    repeat: int = 0,
 ) -> list[GaussianMixture]:
-    """Mixtures with all combinations of some settings."""
+    """Mixtures with all combinations of some settings, for the so many-th time."""
+    ranks = {"low-rank": RANK}
     return [
-        GaussianMixture(count, covariance, most, prior=prior, rank=RANK if covariance == "low-rank" else None)
+        GaussianMixture(count, covariance, most, 0, prior, ranks.get(covariance), repeat)
         for most in knots
         for prior in priors
         for covariance in covariances

@@ -58,8 +58,8 @@ def learn(
     Args:
         data: a Table, a Dataset (its training rows), or what :func:`squircuit.data.table` takes: an array, a
             tensor, a data frame. Missing cells (NaN) are marginalised, also in learning.
-        valid: rows by which members are weighed, likewise; None: below 4,000 rows each fifth of the rows is
-            held out in turn, above a tenth of them once.
+        valid: rows by which members are weighed, likewise; None: a tenth of the rows. Where there are fewer
+            than 4,000 rows in all, these join the others, and each fifth of all rows is held out in turn.
         minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
             cores.
         members: kinds of candidates: "mixtures", "trees".
@@ -80,7 +80,8 @@ def learn(
         (torch.Size([2]), torch.Size([3, 2]))
     """
     table = _table(data, weights)
-    search = _Search(table, _valid_rows(table, data, valid), seed, torch.device(device))
+    table, held = _joined_if_few(table, _valid_rows(table, data, valid))
+    search = _Search(table, held, seed, torch.device(device))
     budget = Budget.of(table, minutes)
     chosen = candidates(table, members, budget.work)
     with Progress(chosen, table, enabled=progress) as shown:
@@ -177,6 +178,7 @@ class _Search:
 
     @property
     def has_folds(self) -> bool:
+        """Each row is held out once, since there are few."""
         return self.valid is None and len(self.table) < FEW_ROWS
 
     def tried(self, chosen: Sequence[Candidate], budget: Budget, shown: Progress) -> Iterator[Tried]:
@@ -228,15 +230,7 @@ class _Search:
 
     def everything(self) -> Table:
         """All rows, with those that weigh the members."""
-        if self.valid is None:
-            return self.table
-        cells, valid = self.table.cells, self.valid
-        if (cells.weights is None) != (valid.weights is None):  # rows without weights count as one each
-            cells, valid = (
-                replace(rows, weights=np.ones(len(rows))) if rows.weights is None else rows
-                for rows in (cells, valid)
-            )
-        return replace(self.table, cells=Rows.joined([cells, valid]))
+        return self.table if self.valid is None else joined(self.table, self.valid)
 
 
 def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
@@ -305,6 +299,24 @@ def _table(data: Any, weights: Any) -> Table:
             "Fix: model = sq.model_for(data), then sq.fit(model, data)."
         )
     return table
+
+
+def joined(table: Table, more: Rows[Any]) -> Table:
+    """A table with more rows; those without weights count as one each beside others that have some."""
+    cells = table.cells
+    if (cells.weights is None) != (more.weights is None):
+        cells, more = (
+            replace(rows, weights=np.ones(len(rows))) if rows.weights is None else rows
+            for rows in (cells, more)
+        )
+    return replace(table, cells=Rows.joined([cells, more]))
+
+
+def _joined_if_few(table: Table, valid: Rows[Any] | None) -> tuple[Table, Rows[Any] | None]:
+    """Few rows say more where each is held out once than where some are always."""
+    if valid is None or len(table) + len(valid) >= FEW_ROWS:
+        return table, valid
+    return joined(table, valid), None
 
 
 def _valid_rows(table: Table, data: Any, valid: Any) -> Rows[Any] | None:

@@ -103,7 +103,7 @@ def spline_flow(parts: Parts, seed: int) -> Found:
     optimiser = torch.optim.Adam(flow.parameters(), lr=1e-3)
     best, kept, waited, started, epochs = -np.inf, copy.deepcopy(flow.state_dict()), 0, time.monotonic(), 0
     while waited < 20 and time.monotonic() - started < 600:
-        for batch in torch.randperm(len(train), device=device).split(512):
+        for batch in torch.split(torch.randperm(len(train), device=device), 512):
             loss = -flow().log_prob(train[batch]).mean()
             optimiser.zero_grad()
             loss.backward()

@@ -149,7 +149,8 @@ class SquaredCircuitClassifier(ClassifierMixin, CircuitEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of every row: (n,)."""
-        return self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        found: NDArray[Any] = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        return found
 
     def _posterior(self, joint: Tensor) -> Tensor:
         return (self.temperature_ * joint + torch.from_numpy(self.bias_)).log_softmax(dim=1)
@@ -195,7 +196,7 @@ def _calibrated(joint: Tensor, codes: Tensor, weights: Tensor) -> tuple[float, N
         scores = numbers[0].clamp(-LARGEST, LARGEST).exp() * finite + numbers[1:]
         value = -(weights * scores.log_softmax(dim=1).gather(1, codes[:, None]).squeeze(1)).sum()
         value = value / weights.sum() + 1e-3 * numbers.square().sum()  # a little towards Bayes' rule
-        value.backward()
+        torch.autograd.backward(value)
         return value
 
     optimiser.step(loss)  # type: ignore[no-untyped-call]

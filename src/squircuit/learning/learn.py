@@ -110,7 +110,7 @@ class Budget:
 
     @classmethod
     def of(cls, table: Table, minutes: float | None) -> Budget:
-        """As the user says, or by the number of cells: 75 seconds up to 400,000, eight minutes for 3,000,000."""
+        """As the user says, or by the cells: 75 seconds up to 400,000, eight minutes from 3,000,000 on."""
         if minutes is None:
             return cls(60 * min(8.0, max(1.25, table.rows.size / 4e5)))
         if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 < minutes < math.inf:

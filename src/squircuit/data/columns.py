@@ -231,8 +231,8 @@ class Column:
 
 
 def _transformed(sample: Values, size: int) -> Family:
-    # The last function oscillates up to √(2n − 1) scales from 0, and the sample lies within 4: fewer functions
-    # are wider ones. With five the first one's square is nearly the standard normal density.
+    # The last function oscillates up to √(2n − 1) scales from 0, and the sample lies within 4: fewer
+    # functions are wider ones. With five the first one's square is nearly the standard normal density.
     return Transformed(Hermite(size, scale=4 / math.sqrt(2 * size - 1)), Monotone.fit(sample))
 
 

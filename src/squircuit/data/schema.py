@@ -68,18 +68,13 @@ class Schema:
 
         Args:
             size: number of functions for columns that are not discrete.
-            continuous: "hermite", "legendre", "fourier", "transformed", "bins" (see :meth:`Column.family`), or
-                a function from such a column to its family.
+            continuous: "hermite", "legendre", "fourier", "transformed", "bins" (see `Column.family`), or a
+                function from such a column to its family.
             rows: what "transformed" and "bins" are fitted to: training rows that were encoded.
         """
         if isinstance(continuous, str):
-            fitted = continuous in FITTED and rows is not None
-            return [
-                column.family(
-                    size, continuous, _sample(rows, v) if fitted and not column.is_discrete else None
-                )
-                for v, column in enumerate(self.columns)
-            ]
+            seen = rows if continuous in FITTED else None
+            return [c.family(size, continuous, _sample(seen, v, c)) for v, c in enumerate(self.columns)]
         own = continuous
         return [own(c) if c.kind == "continuous" else c.family(size) for c in self.columns]
 
@@ -236,8 +231,10 @@ class Schema:
             )
 
 
-def _sample(rows: HostRows, variable: int) -> Values:
-    """A column of numbers, (n,), NaN where missing."""
+def _sample(rows: HostRows | None, variable: int, column: Column) -> Values | None:
+    """What is known of a continuous column, (n,), NaN where missing."""
+    if rows is None or column.kind != "continuous":
+        return None
     return np.where(rows.missing[:, variable], np.nan, rows.x[:, variable])
 
 

@@ -4,13 +4,15 @@
     python benchmarks/queries.py worst --side 16 --units 2 4 8
     python benchmarks/queries.py samples --side 28 --units 8 --count 64
     python benchmarks/queries.py masks --side 28 --units 8
+    python benchmarks/queries.py roots --units 16 64 256
 
 ``marginals``: half of an image is marginalised. Beside it the likelihood of whole images, and the same
 marginal with a matrix at every layer, as a recursion that squares the circuit has it; with --peer PATH also
 that of cirkit's integrate on its squared Hadamard circuit, imported from there. ``worst``: every other pixel
 is marginalised. ``samples``: beside drawing pixel by pixel with one marginal each, measured at some pixels
-and multiplied. ``masks``: many rows of one mask, and as many masks as rows. All in one process; the median
-of --repeats runs; memory is the peak of tensors beyond what was there before the run.
+and multiplied. ``masks``: many rows of one mask, and as many masks as rows. ``roots``: a mixture of products,
+whose root has as many units as it has components, beside the same with a matrix at every layer. All in one
+process; the median of --repeats runs; memory is the peak of tensors beyond what was there before the run.
 """
 
 from __future__ import annotations
@@ -257,11 +259,61 @@ def masks(options: argparse.Namespace) -> None:
         )
 
 
+def mixture_of_products(units: int, variables: int = 8, states: int = 8) -> sq.SquaredCircuit:
+    """Root units that are products of one function of each variable, mixed by root weights."""
+    inputs = [
+        sq.Input(v, sq.Categorical(states), weight=sq.Parameter((units, states), sq.Constraint.FREE, False))
+        for v in range(variables)
+    ]
+    circuit = sq.Circuit(
+        sq.Hadamard(inputs), root_weights=sq.Parameter((units,), sq.Constraint.SIMPLEX, False)
+    )
+    return sq.SquaredCircuit(circuit.initialise(seed=0)).eval()
+
+
+def with_matrices(model: sq.SquaredCircuit) -> sq.SquaredCircuit:
+    """The same model, whose queries ask for inner products of units everywhere."""
+    vars(model.plan)["squares_suffice"] = frozenset()
+    return model
+
+
+def roots(options: argparse.Namespace) -> None:
+    """The exponent is that of the number of root units in the time from the line before."""
+    line(
+        "roots",
+        "marginal s",
+        "exponent",
+        "matrices s",
+        "times",
+        "tables s",
+        "matrices s",
+        "times",
+        "samples s",
+    )
+    before: tuple[int, float] | None = None
+    for units in options.units:
+        model, general = mixture_of_products(units), with_matrices(mixture_of_products(units))
+        x, mask = (
+            torch.randint(8, (options.batch, 8), generator=torch.Generator().manual_seed(0)),
+            torch.arange(8) < 4,
+        )
+        found = [
+            measure(partial(question, x, mask), "cpu", options.repeats)[0]
+            for question in (model.log_prob, general.log_prob, model.marginals, general.marginals)
+        ]
+        drawn, _ = measure(partial(model.sample, options.batch, seed=0), "cpu", options.repeats)
+        exponent = (
+            math.nan if before is None else math.log(found[0] / before[1]) / math.log(units / before[0])
+        )
+        line(units, found[0], exponent, found[1], found[1] / found[0], *found[2:], found[3] / found[2], drawn)
+        before = (units, found[0])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("marginals", "worst", "samples", "masks"))
+    parser.add_argument("what", choices=("marginals", "worst", "samples", "masks", "roots"))
     parser.add_argument("--sides", "--side", type=int, nargs="+", default=[28])
     parser.add_argument("--units", type=int, nargs="+", default=[8])
     parser.add_argument("--products", nargs="+", default=["kronecker", "hadamard"])
@@ -282,7 +334,8 @@ def main() -> None:
     )
     print(f"{options.what}, batch {options.batch}, units {options.units}, {where}, torch {torch.__version__}")
     with torch.no_grad():
-        {"marginals": marginals, "worst": worst, "samples": samples, "masks": masks}[options.what](options)
+        run = {"marginals": marginals, "worst": worst, "samples": samples, "masks": masks, "roots": roots}
+        run[options.what](options)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 import squircuit as sq
-from squircuit import Circuit, Hadamard, Input, Kronecker, Sum, units
+from squircuit import Circuit, Hadamard, Input, Kronecker, Sum, scalar
 
 FOUR = sq.Categorical(4)
 
@@ -27,14 +27,14 @@ def matrix_product_state(second_variable: str = "orthogonal") -> Circuit:
         "orthogonal": torch.tensor([[1.0, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2,
         "generic": torch.tensor([[1.0, 2, 0, 1], [1, -1, 1, 0], [0, 1, -1, 2], [1, 1, 1, 1]]),
     }
-    psi_1 = [units.input_unit(0, FOUR, row) for row in ([1.0, 0.5, -1, 2], [0.3, 1, 1, -0.7])]
-    psi_2 = [units.input_unit(1, FOUR, row) for row in tables[second_variable]]
-    psi_3 = [units.input_unit(2, FOUR, row) for row in ([1.0, 1, 0, 2], [0, -1, 1, 0.5])]
+    psi_1 = [scalar.input_unit(0, FOUR, row) for row in ([1.0, 0.5, -1, 2], [0.3, 1, 1, -0.7])]
+    psi_2 = [scalar.input_unit(1, FOUR, row) for row in tables[second_variable]]
+    psi_3 = [scalar.input_unit(2, FOUR, row) for row in ([1.0, 1, 0, 2], [0, -1, 1, 0.5])]
     left = [
-        units.sum_unit([units.product_unit([psi_1[i], psi_2[2 * i + j]]) for i in range(2)], [1, 1])
+        scalar.sum_unit([scalar.product_unit([psi_1[i], psi_2[2 * i + j]]) for i in range(2)], [1, 1])
         for j in range(2)
     ]
-    return Circuit(units.sum_unit([units.product_unit([left[j], psi_3[j]]) for j in range(2)], [1, 1]))
+    return Circuit(scalar.sum_unit([scalar.product_unit([left[j], psi_3[j]]) for j in range(2)], [1, 1]))
 
 
 def custom_factorisation() -> Circuit:
@@ -59,10 +59,12 @@ def tree_tensor_network() -> Circuit:
 def basis_decomposable_gadget() -> Circuit:
     """A sum unit whose inputs depend on different input functions: basis decomposable (Fig. 3a)."""
     functions = torch.eye(4)
-    x = [units.input_unit(0, FOUR, row) for row in functions]
-    y = [units.input_unit(1, FOUR, row) for row in functions]
-    inputs = [units.product_unit([units.sum_unit([x[2 * i], x[2 * i + 1]], [1, 1j]), y[i]]) for i in range(2)]
-    return Circuit(units.sum_unit(inputs, [0.6, 0.8]))
+    x = [scalar.input_unit(0, FOUR, row) for row in functions]
+    y = [scalar.input_unit(1, FOUR, row) for row in functions]
+    inputs = [
+        scalar.product_unit([scalar.sum_unit([x[2 * i], x[2 * i + 1]], [1, 1j]), y[i]]) for i in range(2)
+    ]
+    return Circuit(scalar.sum_unit(inputs, [0.6, 0.8]))
 
 
 def dense_gadget() -> Circuit:

@@ -229,11 +229,11 @@ def question(subject: Subject, random: Random) -> Question:
 
 def circuit_question(subject: CircuitSubject, random: Random) -> CircuitQuestion:
     """One question to a circuit at random, the properties more often than others."""
-    kinds = [*CHECKS, "check", "check", "check", "Z-verdicts", "marginal", "units.partition"]
+    kinds = [*CHECKS, "check", "check", "check", "Z-verdicts", "marginal", "scalar.partition"]
     kind = str(choice(random, kinds))
     variables = subject.oracle.variables
     over: list[int] = []
-    if kind in ("integrate", "marginal", "units.marginal", "unitary.marginal", "Z-verdicts"):
+    if kind in ("integrate", "marginal", "scalar.marginal", "unitary.marginal", "Z-verdicts"):
         over = sorted(random.permutation(variables)[: random.integers(1, len(variables) + 1)].tolist())
     count = int(random.integers(1, 4))
     return CircuitQuestion(kind, rows(subject, random, count), tuple(over))

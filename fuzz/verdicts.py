@@ -103,8 +103,8 @@ EXPRESSIONS = {
     "integrate": "sq.integrate({c}, x, over={over})",
     "partition": "sq.partition({c})",
     "marginal": "sq.marginal({c}, x, over={over})",
-    "units.partition": "sq.units.partition({c})",
-    "units.marginal": "sq.units.marginal({c}, x, over={over})",
+    "scalar.partition": "sq.scalar.partition({c})",
+    "scalar.marginal": "sq.scalar.marginal({c}, x, over={over})",
     "unitary.marginal": "sq.inference.unitary.marginal({c}, x, over={over})",
     "inner_product": "sq.inner_product({c}, {c})",
     "fidelity": "sq.fidelity({c}, {c})",
@@ -115,7 +115,13 @@ EXPRESSIONS = {
 }
 
 NEEDS_COMPATIBLE = ("multiply", "square", "integral of the square")
-MAY_REFUSE = ("units.partition", "units.marginal", "unitary.marginal", "unitarise", "unitarise is normalised")
+MAY_REFUSE = (
+    "scalar.partition",
+    "scalar.marginal",
+    "unitary.marginal",
+    "unitarise",
+    "unitarise is normalised",
+)
 
 
 def _plain(values: Scaled) -> Array:
@@ -530,8 +536,8 @@ CHECKS = {
     "integrate": _integrated,
     "partition": _partition,
     "marginal": _marginal,
-    "units.partition": _partition,
-    "units.marginal": _marginal,
+    "scalar.partition": _partition,
+    "scalar.marginal": _marginal,
     "unitary.marginal": _marginal,
     "inner_product": _inner,
     "overlap": _inner,
@@ -551,11 +557,11 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
         return None
     if kind in ("partition", "marginal") and not oracle.roots_agree():
         return None
-    if kind.startswith("units.") and _orthogonal(subject, question.over or oracle.variables) is not True:
+    if kind.startswith("scalar.") and _orthogonal(subject, question.over or oracle.variables) is not True:
         return None
     # #P-hard where inputs of a sum split differently; over continuous variables there is nothing to enumerate
     hard = not oracle.splits_agree() and not _is_small(subject)
-    if kind.startswith("units.") and hard and "not decided" in error.reason:
+    if kind.startswith("scalar.") and hard and "not decided" in error.reason:
         return None
     if kind == "unitary.marginal" and not _is_unitary(subject):
         return None

@@ -13,13 +13,22 @@ import numpy as np
 import torch
 
 from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Sum
-from squircuit.families import Categorical, Fourier, Hermite, Legendre
+from squircuit.families import (
+    Categorical,
+    Fourier,
+    Hermite,
+    Legendre,
+    MultivariateGaussian,
+    OrthonormalisedBlock,
+)
 
 
 def nodes(circuit: Circuit, variable: int) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights that integrate the square of any function of a variable's families exactly."""
-    family = next(layer.family for layer in circuit.inputs if layer.variable == variable)
+    family = next(layer.family for layer in circuit.inputs if variable in layer.scope)
     base = getattr(family, "base", family)
+    if isinstance(base, MultivariateGaussian):  # with standard deviations from ½ to 1½ around −2 to 2
+        return np.arange(-12, 12.2, 0.4), np.full(61, 0.4)
     if isinstance(base, Categorical):
         return np.arange(base.size), np.ones(base.size)
     if isinstance(base, Fourier):  # the midpoint rule is exact for trigonometric polynomials
@@ -63,7 +72,7 @@ def _units(circuit, layer, rows, known):
     inputs = [units(circuit, item, rows, known) for item in layer.inputs]
     match layer:
         case Input():
-            return _input(circuit, layer, rows[:, layer.variable])
+            return _input(circuit, layer, rows[:, list(layer.variables)])
         case Sum():
             flat = [u for item in inputs for u in item]
             weight = circuit.weights[circuit.parameter_name(layer.weight)].numpy()
@@ -75,17 +84,67 @@ def _units(circuit, layer, rows, known):
     raise AssertionError(layer)
 
 
-def _input(circuit, layer, column):
+def _input(circuit, layer, columns):
+    values = {n: circuit.weights[circuit.parameter_name(p)] for n, p in layer.parameters.items()}
     if isinstance(layer.family, Categorical):
-        functions = [(column == k).astype(float) for k in range(layer.family.size)]
+        functions = [(columns[:, 0] == k).astype(float) for k in range(layer.family.size)]
+    elif isinstance(layer.family, MultivariateGaussian):
+        functions = gaussians(layer.family, values, columns)
+    elif isinstance(layer.family, OrthonormalisedBlock):
+        functions = _orthonormalised(layer.family.base, columns)
     else:
-        values = {n: circuit.weights[circuit.parameter_name(p)] for n, p in layer.parameters.items()}
-        functions = list(layer.family.evaluate(torch.tensor(column), values).numpy().T)
+        functions = list(layer.family.evaluate(torch.tensor(columns[:, 0]), values).numpy().T)
     if layer.weight is None:
         return functions
     weight = circuit.weights[circuit.parameter_name(layer.weight)].numpy()
     weight = weight[layer.first_row : layer.first_row + layer.units]
     return [sum(w * f for w, f in zip(row, functions, strict=True)) for row in weight]
+
+
+def gaussians(family, values, columns) -> list[np.ndarray]:
+    """√N(x; μ_k, Σ_k) of every k, from the parameters by their definition."""
+    return [np.sqrt(_normal(columns, m, c)) for m, c in zip(*moments(family, values), strict=True)]
+
+
+def moments(family, values) -> tuple[np.ndarray, np.ndarray]:
+    """Means (n, D) and covariances (n, D, D) of Gaussians."""
+    if not values:  # those of a family that keeps its numbers
+        whole = MultivariateGaussian(family.size, family.dimension, family.covariance, family.rank)
+        shapes = {name: value.shape for name, value in whole.parameters().items()}
+        pairs = zip(shapes.items(), family.start, strict=True)
+        values = {
+            name: torch.tensor(flat, dtype=torch.float64).reshape(shape) for (name, shape), flat in pairs
+        }
+    arrays = {name: value.detach().double().numpy() for name, value in values.items()}
+    if family.covariance == "diagonal":
+        covariances = np.stack([np.diag(np.exp(2 * row)) for row in arrays["log_scale"]])
+    elif family.covariance == "low-rank":
+        loading = arrays["loading"]
+        covariances = loading @ loading.transpose(0, 2, 1)
+        covariances = covariances + np.stack([np.diag(np.exp(2 * row)) for row in arrays["log_scale"]])
+    else:
+        raw = np.broadcast_to(arrays["factor"], (family.size, family.dimension, family.dimension))
+        lower = [np.tril(each, -1) + np.diag(np.exp(np.diag(each))) for each in raw]
+        covariances = np.stack([each @ each.T for each in lower])
+    return arrays["loc"], covariances
+
+
+def _normal(x, mean, covariance):
+    apart = x - mean
+    distance = np.einsum("ni,ij,nj->n", apart, np.linalg.inv(covariance), apart)
+    return np.exp(-distance / 2) / np.sqrt(np.linalg.det(2 * np.pi * covariance))
+
+
+def _orthonormalised(base, columns) -> list[np.ndarray]:
+    """G^(−½) f with G_jk = (8π)^(D/2) |Σ_j|^¼ |Σ_k|^¼ N(μ_j − μ_k; 0, 2Σ_j + 2Σ_k)."""
+    means, covariances = moments(base, {})
+    sizes = (8 * np.pi) ** (base.dimension / 4) * np.linalg.det(covariances) ** 0.25
+    gram = np.zeros((base.size, base.size))
+    for j, k in itertools.product(range(base.size), repeat=2):
+        overlap = _normal(means[None, j] - means[k], 0, 2 * covariances[j] + 2 * covariances[k])[0]
+        gram[j, k] = sizes[j] * sizes[k] * overlap
+    values, vectors = np.linalg.eigh(gram)
+    return list((vectors / np.sqrt(values)) @ vectors.T @ np.stack(gaussians(base, {}, columns)))
 
 
 def amplitudes(circuit: Circuit, rows: np.ndarray) -> np.ndarray:

@@ -13,7 +13,14 @@ import torch
 from hypothesis import strategies as st
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Parameter, Sum
-from squircuit.families import Categorical, Fourier, Hermite, Legendre
+from squircuit.families import (
+    Categorical,
+    Fourier,
+    Hermite,
+    Legendre,
+    MultivariateGaussian,
+    OrthonormalisedBlock,
+)
 
 
 @dataclass
@@ -179,6 +186,77 @@ def circuits(draw, shape: Shape | None = None, max_variables: int = 6, **options
     flags = draw(st.sampled_from(shape.is_complex)), families, draw(st.sampled_from(shape.tied))
     circuit = instantiate(growth, root, *flags, pi=_root_weights(draw, shape, width_of(root)))
     return circuit.initialise(seed=draw(st.integers(0, 2**31)))
+
+
+KINDS_OF_BLOCKS = ("mixture", "product", "tree", "signed")
+"""Gaussians alone; times categories; orthonormal ones below semi-unitary sums; sums of Gaussians."""
+
+
+@st.composite
+def block_circuits(draw, kinds: tuple[str, ...] = KINDS_OF_BLOCKS) -> Circuit:
+    """A random circuit with an input layer over several variables: two, or one, of them continuous.
+
+    Variables are numbered in any order; besides the block there may be a categorical one, or two blocks of
+    one variable each, which may share their parameters.
+    """
+    kind = draw(st.sampled_from(kinds))
+    rng = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    covariance = draw(st.sampled_from(("full", "diagonal", "tied", "low-rank")))
+    split = draw(st.booleans())  # two blocks of one variable instead of one of two
+    places = draw(st.permutations((0, 1, 2)))
+    size = draw(st.integers(1, 3))
+    blocks = [places[:1], places[1:2]] if split else [places[:2]]
+    shared = draw(st.booleans())
+    family = MultivariateGaussian(
+        size, len(blocks[0]), covariance, 1 if covariance == "low-rank" else None, learnable=kind != "tree"
+    )
+    layers = _gaussian_layers(family, blocks, shared, kind, rng)
+    category = Categorical(draw(st.integers(size, 3)))
+    if kind == "mixture":
+        return _with_roots(draw, Hadamard(layers) if split else layers[0], rng)
+    if kind == "product":
+        table = torch.randn(size, category.size, generator=rng, dtype=torch.float64)
+        return _with_roots(draw, Hadamard([*layers, Input(places[2], category, weight=table)]), rng)
+    constraint = Constraint.SEMI_UNITARY if kind == "tree" else Constraint.FREE
+    is_complex = draw(st.booleans())
+    weight = Parameter((size, category.size), constraint, is_complex)
+    factors = [*layers, Input(places[2], category, size, weight)]
+    product = (Kronecker if draw(st.booleans()) else Hadamard)(factors)
+    units = draw(st.integers(1, min(2, product.units)))
+    root = Sum(product, weight=Parameter((units, product.units), constraint, is_complex))
+    return _with_roots(draw, root, rng)
+
+
+def _gaussian_layers(family, blocks, shared, kind, rng):
+    """An input layer over each block, with locations within ±2 and standard deviations near 1."""
+
+    def values():
+        whole = MultivariateGaussian(family.size, family.dimension, family.covariance, family.rank)
+        return {
+            name: (2.0 if name == "loc" else 0.3) * (2 * torch.rand(first.shape, generator=rng).double() - 1)
+            for name, first in whole.parameters().items()
+        }
+
+    if kind != "tree":
+        first = Input(tuple(blocks[0]), family, parameters=values())
+        given = first.parameters if shared else values()
+        return [first, *(Input(tuple(block), family, parameters=given) for block in blocks[1:])]
+    spread = values()
+    spread["loc"] = torch.linspace(-2, 2, family.size).double()[:, None].expand(spread["loc"].shape)
+    start = tuple(tuple(value.flatten().tolist()) for value in spread.values())
+    base = MultivariateGaussian(
+        family.size, family.dimension, family.covariance, family.rank, None, False, start
+    )
+    orthonormal = OrthonormalisedBlock(base)
+    one = Parameter((family.size, family.size), Constraint.SEMI_UNITARY, False)
+    made = [one if shared else Parameter(one.shape, Constraint.SEMI_UNITARY, True) for _ in blocks]
+    return [Input(tuple(b), orthonormal, family.size, weight) for b, weight in zip(blocks, made, strict=True)]
+
+
+def _with_roots(draw, root, rng) -> Circuit:
+    pi = torch.softmax(torch.randn(root.units, generator=rng, dtype=torch.float64), 0)
+    weights = Parameter((root.units,), Constraint.SIMPLEX, False, value=pi) if draw(st.booleans()) else None
+    return Circuit(root, root_weights=weights).initialise(seed=draw(st.integers(0, 2**31)))
 
 
 def _root_weights(draw, shape: Shape, count: int) -> Parameter | None:

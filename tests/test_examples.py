@@ -59,7 +59,7 @@ def test_fig_2_disjoint_supports_make_it_deterministic_and_orthogonal_functions_
         assert sq.is_regular_orthogonal(circuit, over=[1])
         assert sq.is_orthogonal(circuit, over=[1])
         assert sq.is_orthogonal(circuit)
-        assert sq.units.partition(circuit) == pytest.approx(oracle.partition(circuit))
+        assert sq.scalar.partition(circuit) == pytest.approx(oracle.partition(circuit))
     assert sq.is_deterministic(disjoint)
     assert not sq.is_deterministic(orthogonal)
 

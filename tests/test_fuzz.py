@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from squircuit.models import SquaredCircuit
+from squircuit.models.density import Density
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
@@ -33,19 +34,19 @@ def test_random_circuits_answer_as_the_oracle_does(first):
 
 
 def test_a_density_that_is_off_is_noticed(monkeypatch):
-    right = SquaredCircuit._log_prob
-    monkeypatch.setattr(SquaredCircuit, "_log_prob", lambda *args, **kwargs: right(*args, **kwargs) + 1e-3)
+    right = Density.log_prob
+    monkeypatch.setattr(Density, "log_prob", lambda *args, **kwargs: right(*args, **kwargs) + 1e-3)
     assert any(failure.problem.kind == "log_prob" for failure in failures(range(40)))
 
 
 def test_a_gradient_that_is_off_is_noticed(monkeypatch):
-    right = SquaredCircuit._log_prob
+    right = Density.log_prob
 
     def steeper(self, *args, **kwargs):
         log_p = right(self, *args, **kwargs)
         return log_p + 0.003 * (log_p - log_p.detach()).nan_to_num(0.0)
 
-    monkeypatch.setattr(SquaredCircuit, "_log_prob", steeper)
+    monkeypatch.setattr(Density, "log_prob", steeper)
     assert any(failure.problem.kind == "gradient of log_prob" for failure in failures(range(300)))
 
 
@@ -61,8 +62,8 @@ def test_samples_that_are_off_are_noticed(monkeypatch):
 
 
 def test_a_failure_is_a_program_that_shows_it(monkeypatch):
-    right = SquaredCircuit._log_prob
-    monkeypatch.setattr(SquaredCircuit, "_log_prob", lambda *args, **kwargs: right(*args, **kwargs) + 1e-1)
+    right = Density.log_prob
+    monkeypatch.setattr(Density, "log_prob", lambda *args, **kwargs: right(*args, **kwargs) + 1e-1)
     failure = next(f for f in failures(range(40)) if f.problem.kind == "log_prob")
     smaller = shrunk(failure, 5.0)
     assert len(smaller.lines) <= len(failure.lines)

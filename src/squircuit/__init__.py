@@ -1,6 +1,7 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
 import importlib
+import warnings
 from types import ModuleType
 
 from squircuit import (
@@ -14,9 +15,9 @@ from squircuit import (
     plots,
     presets,
     regions,
+    scalar,
     storage,
     training,
-    units,
 )
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
@@ -76,7 +77,7 @@ __version__ = "0.1.0"
 __all__ = [
     # the folders
     "data", "errors", "families", "inference", "learning", "networks", "optim", "plots", "presets", "regions",
-    "storage", "training", "units",
+    "scalar", "storage", "training",
     # input functions
     "BSpline", "Bins", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
     "Monotone", "MultivariateGaussian", "Orthonormalised", "OrthonormalisedBlock", "Transformed",
@@ -102,7 +103,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> ModuleType:
-    """``squircuit.estimators`` when first asked for: it needs scikit-learn, all else does not."""
+    """``squircuit.estimators`` when first asked for: it needs scikit-learn; and names of before."""
+    if name == "units":
+        warnings.warn("sq.units is now sq.scalar", DeprecationWarning, stacklevel=2)
+        return scalar
     if name == "estimators":
         return importlib.import_module("squircuit.estimators")
     raise AttributeError(f"module 'squircuit' has no attribute {name!r}")

@@ -1,13 +1,14 @@
-"""Scalar circuits: build them by hand, integrate their squares in linear time.
+"""The old name of :mod:`squircuit.scalar`, for code that was written with it."""
 
->>> from squircuit import Categorical, Circuit, units
->>> a, b = (units.input_unit(0, Categorical(2), c) for c in ([1, 1], [1, -1]))
->>> c = Circuit(units.sum_unit([a, b], [1.0, 2.0j]))
->>> units.partition(c)
-10.0
-"""
+from __future__ import annotations
 
-from squircuit.circuits.units import input_unit, product_unit, sum_unit
-from squircuit.inference.orthogonal import marginal, partition
+import warnings
 
-__all__ = ["input_unit", "marginal", "partition", "product_unit", "sum_unit"]
+from squircuit import scalar
+
+
+def __getattr__(name: str) -> object:
+    if name not in scalar.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("squircuit.units is now squircuit.scalar", DeprecationWarning, stacklevel=2)
+    return getattr(scalar, name)

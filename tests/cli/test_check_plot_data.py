@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.circuits.skeleton import region_graph
+from squircuit.circuits.region_graph import region_graph
 
 from .conftest import call, document
 

@@ -1,6 +1,7 @@
 """`score`, `sample` and `complete` answer as the model does, in the words of the data."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -95,6 +96,49 @@ def test_completions_fill_empty_cells_and_keep_the_others(model_file, gaps):
         assert rows[0][0] == "b"
         assert rows[1][1] == "2"
         assert (rows[2][0], rows[2][1], float(rows[2][2])) == ("c", "1", pytest.approx(1.8))
+
+
+@pytest.fixture
+def diamonds(tmp_path):
+    """The file of a model of whole prices and carats of two decimals, and one of rows with gaps."""
+    rng = np.random.default_rng(0)
+    data = {"price": rng.integers(326, 9000, 200), "carat": rng.integers(20, 300, 200) / 100}
+    sq.table_model(sq.data.table(data), units=2, seed=0).save(tmp_path / "m")
+    (tmp_path / "gaps.csv").write_text("price,carat\n400.5,\n,0.123\n,1.1\n")
+    return tmp_path / "m", tmp_path / "gaps.csv"
+
+
+def test_samples_are_written_with_the_digits_of_the_data(diamonds, tmp_path):
+    model, _ = diamonds
+    printed = call("sample", model, "-n", 30).stdout
+    call("sample", model, "-n", 30, "--out", tmp_path / "s.csv")
+    assert (tmp_path / "s.csv").read_text() == printed
+    _, rows = table_of(printed)
+    assert all(re.fullmatch(r"-?\d+", price) for price, _ in rows)
+    assert all(re.fullmatch(r"-?\d+\.\d\d?", carat) for _, carat in rows)
+    call("sample", model, "-n", 30, "--out", tmp_path / "s.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), np.array(rows, dtype=float))
+
+
+@pytest.mark.parametrize(
+    ("command", "prices", "carats"),
+    [
+        (("sample", "-n", 2, "--given"), r"-?\d+", r"-?\d+\.\d\d?"),
+        (("complete", "-n", 2), r"-?\d+", r"-?\d+\.\d\d?"),
+        (("complete", "--method", "mode"), r"-?\d+", r"-?\d+\.\d\d?"),
+        (("complete", "--method", "mean"), r"-?\d+", r"-?\d+\.\d{3,}"),
+    ],
+)
+def test_what_is_filled_in_has_the_digits_of_the_data_and_what_was_known_its_own(
+    diamonds, command, prices, carats
+):
+    model, gaps = diamonds
+    name, *options = command
+    _, rows = table_of(call(name, model, *options, gaps).stdout)
+    each = len(rows) // 3
+    assert all(row[0] == "400.5" and re.fullmatch(carats, row[1]) for row in rows[:each])
+    assert all(row[1] == "0.123" and re.fullmatch(prices, row[0]) for row in rows[each : 2 * each])
+    assert all(row[1] == "1.1" and re.fullmatch(prices, row[0]) for row in rows[2 * each :])
 
 
 def test_mode_and_mean_of_single_cells_are_those_of_enumeration(tmp_path):

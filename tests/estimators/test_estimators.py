@@ -336,3 +336,35 @@ def test_several_members_are_the_mixture_of_models_with_other_seeds_on_trees_of_
     assert pickle.loads(pickle.dumps(mixed)).score(X) == pytest.approx(mixed.score(X))
     with pytest.raises(sq.ParameterError, match="members=0"):
         sq.estimators.SquaredCircuitDensity(members=0).fit(X)
+
+
+# ------------------------------------------------------------------ resolution
+
+
+def stones(n: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"price": rng.integers(326, 9000, n), "carat": rng.integers(20, 300, n) / 100})
+
+
+def on_the_lattice(found) -> tuple[bool, bool]:
+    """Whether the prices are whole numbers, and the carats those of two decimals."""
+    price, carat = np.asarray(found, dtype=float).T
+    return bool((price == np.rint(price)).all()), bool((carat == np.rint(carat * 100) / 100).all())
+
+
+def test_samples_have_the_resolution_of_the_training_data():
+    assert on_the_lattice(Density(**FEW).fit(stones()).sample(50, random_state=0)) == (True, True)
+    assert on_the_lattice(Density(**FEW).fit(stones().to_numpy()).sample(50, random_state=0)) == (True, True)
+
+
+def test_modes_and_samples_of_gaps_have_the_resolution_of_the_training_data_and_means_none():
+    gaps = np.array([[400.5, NAN], [500.0, NAN], [NAN, 0.123], [NAN, 1.1]])
+    for strategy, expected in (("sample", True), ("mode", True), ("mean", False)):
+        filled = (
+            Imputer(strategy=strategy, **FEW)
+            .fit(stones())
+            .transform(pd.DataFrame(gaps, columns=["price", "carat"]))
+        )
+        known = ~np.isnan(gaps)
+        np.testing.assert_array_equal(filled[known], gaps[known])
+        assert on_the_lattice(np.stack([filled[2:, 0], filled[:2, 1]], axis=1)) == (expected, expected)

@@ -11,8 +11,8 @@ from squircuit.execution.algebras import entrywise_gradients
 from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.inputs import lookup
 from squircuit.execution.kernels import entrywise, hermitian, pairs, products, rows
+from squircuit.execution.log_scales import normalise
 from squircuit.execution.precision import tf32
-from squircuit.execution.scaled import normalise
 from squircuit.optim import Polar
 from squircuit.optim.gram import Grams
 from squircuit.optim.kernels import gram

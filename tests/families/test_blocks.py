@@ -12,10 +12,11 @@ import pytest
 import torch
 from scipy import stats
 
-from squircuit.errors import DataError, ParameterError
+from squircuit.errors import DataError, ParameterError, StructureError
 from squircuit.families import (
     BlockFamily,
     Gaussian,
+    Monotone,
     MultivariateGaussian,
     OrthonormalisedBlock,
     family_from_dict,
@@ -419,3 +420,68 @@ def test_half_precision_is_refused_and_single_stays_single():
     v, s = family.evaluate_scaled(x.double(), None, torch.float32)
     assert v.dtype == torch.float32
     assert s.dtype == torch.float64
+
+
+# ------------------------------------------------------------------ transformed columns
+
+BENT = Monotone(knots=(-1.0, 0.0, 2.0), values=(-1.5, 0.0, 1.0), slopes=(1.2, 0.8, 0.5))
+HEAVY = Monotone(knots=(0.0, 1.0, 3.0), values=(-1.0, 0.0, 1.0), slopes=(1.0, 0.7, 0.4), tails=(0.0, 0.3))
+
+
+def transformed(covariance: str = "full") -> tuple[MultivariateGaussian, dict[str, torch.Tensor]]:
+    family = MultivariateGaussian(3, 2, covariance, columns=(BENT, None))
+    return family, values_of(family)
+
+
+def fine_rule(low: float, high: float, panels: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gauss and Legendre's rule with panels that end at all knots."""
+    ends = np.unique(np.concatenate([np.linspace(low, high, panels), BENT.knots, HEAVY.knots]))
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    half = np.diff(ends)[:, None] / 2
+    points = (ends[:-1, None] + half + half * nodes).ravel()
+    return torch.from_numpy(points), torch.from_numpy((half * weights).ravel())
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_transformed_columns_keep_norms_overlaps_and_marginals(covariance):
+    family, values = transformed(covariance)
+    (x, w), (y, v) = fine_rule(-15, 30), fine_rule(-14, 14)
+    f = family.evaluate(torch.cartesian_prod(x, y), values)
+    weights = (w[:, None] * v).flatten()
+    torch.testing.assert_close((f.T * weights) @ f, family.gram(values), rtol=0, atol=1e-8)
+    point = torch.tensor([[0.7, -0.4]]).double()
+    for observed, nodes, weight in (((False, True), x, w), ((True, False), y, v)):
+        rows = point.repeat(len(nodes), 1)
+        rows[:, observed.index(False)] = nodes
+        f = family.evaluate(rows, values)
+        expected = (f.T * weight) @ f
+        pairs, scale = family.pair_integrals(point, observed, values)
+        torch.testing.assert_close(pairs[0] * scale[0].exp(), expected, rtol=0, atol=1e-8)
+        logs = family.log_squares(point, observed, values)
+        torch.testing.assert_close(logs[0].exp(), expected.diagonal(), rtol=0, atol=1e-8)
+
+
+def test_samples_of_transformed_columns_are_normal_where_they_are_transformed():
+    family = MultivariateGaussian(3, 2, columns=(BENT, HEAVY))
+    values, g = values_of(family), torch.Generator().manual_seed(0)
+    means, covariances = moments(family, values)
+    drawn = family.sample(torch.full((4000,), 2), torch.zeros(4000, 2), (False, False), values, g)
+    t = torch.stack([BENT.forward(drawn[:, 0])[0], HEAVY.forward(drawn[:, 1])[0]])
+    lower = np.linalg.cholesky(covariances[2])
+    normal_at(torch.from_numpy(np.linalg.solve(lower, t.numpy() - means[2][:, None])))
+    amplitudes = torch.tensor([[0.0, 0.0, 2.0]]).double().expand(4000, -1)
+    drawn = family.sample_square(amplitudes, torch.zeros(4000, 2), (False, False), values, g)
+    t = torch.stack([BENT.forward(drawn[:, 0])[0], HEAVY.forward(drawn[:, 1])[0]])
+    normal_at(torch.from_numpy(np.linalg.solve(lower, t.numpy() - means[2][:, None])))
+
+
+def test_what_has_no_closed_form_with_transformed_columns_is_refused():
+    family, values = transformed()
+    with pytest.raises(StructureError, match=r"columns are transformed.*Fix"):
+        family.integrals(values)
+    with pytest.raises(StructureError, match=r"transformed differently.*Fix"):
+        family.inner(MultivariateGaussian(3, 2), values)
+    bounded = Monotone(knots=(0.0, 1.0), values=(0.0, 1.0), slopes=(1.0, 1.0), tails=None)
+    with pytest.raises(ParameterError, match=r"onto an interval only.*Fix"):
+        MultivariateGaussian(3, 2, columns=(bounded, None))
+    assert family_from_dict(json.loads(json.dumps(family_to_dict(family)))) == family

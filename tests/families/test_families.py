@@ -13,6 +13,7 @@ from families.conformance import Case, FamilyConformance, close, dense_rule, sca
 from squircuit.families import (
     BSpline,
     Categorical,
+    Concatenated,
     Fourier,
     Gaussian,
     Hermite,
@@ -20,7 +21,6 @@ from squircuit.families import (
     Legendre,
     Orthonormalised,
     Product,
-    Together,
 )
 
 
@@ -407,17 +407,17 @@ class TestProduct(FamilyConformance):
         assert far.pieces().diff().eq(0).all()
 
 
-class TestTogether(FamilyConformance):
+class TestConcatenated(FamilyConformance):
     def cases(self):
         left = Fourier(3, period=4.0, learnable=True)
         return [
-            Case(Together(Legendre(1), BSpline(4, -1.0, 1.0, degree=1))),
-            Case(Together(left, left.conjugate()), scalars(**{"left.shift": 0.3, "right.shift": -0.2})),
-            Case(Together(left, Together(Legendre(3, -2.0, 2.0), Fourier(5, period=4.0)))),
+            Case(Concatenated(Legendre(1), BSpline(4, -1.0, 1.0, degree=1))),
+            Case(Concatenated(left, left.conjugate()), scalars(**{"left.shift": 0.3, "right.shift": -0.2})),
+            Case(Concatenated(left, Concatenated(Legendre(3, -2.0, 2.0), Fourier(5, period=4.0)))),
         ]
 
     def large(self):
-        return [Case(Together(Legendre(20), Fourier(21, period=2.0)))]
+        return [Case(Concatenated(Legendre(20), Fourier(21, period=2.0)))]
 
     window = TestProduct.window
 

@@ -362,7 +362,7 @@ def test_functions_count_as_orthogonal_by_their_angle_not_by_their_size():
     assert sq.is_regular_orthogonal(circuit).holds is False
     assert sq.is_deterministic(circuit).holds is False
     with pytest.raises(sq.StructureError):
-        sq.units.partition(circuit)
+        sq.scalar.partition(circuit)
     assert sq.partition(circuit) == pytest.approx(8)
     model = sq.SquaredCircuit(circuit, dtype=torch.float64).eval()
     assert model.log_partition().item() == pytest.approx(math.log(8))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import oracle
 import squircuit as sq
 from oracle import small
-from squircuit import units
+from squircuit import scalar
 from strategies import Shape, circuits, max_error
 
 
@@ -30,7 +30,7 @@ def scalar_circuits(draw, disjoint: bool, monotonic: bool = False, max_variables
     d = draw(st.integers(1, max_variables))
     tables = [np.eye(states) if disjoint else _orthogonal(random, states, monotonic) for _ in range(d)]
     family = sq.Categorical(states)
-    inputs = [[units.input_unit(v, family, row) for row in tables[v]] for v in range(d)]
+    inputs = [[scalar.input_unit(v, family, row) for row in tables[v]] for v in range(d)]
 
     def weight():
         return random.uniform(0.2, 2) if monotonic else complex(*random.normal(size=2))
@@ -40,14 +40,14 @@ def scalar_circuits(draw, disjoint: bool, monotonic: bool = False, max_variables
         first, *rest = variables
         if not rest:
             chosen = pools[first]
-            return units.sum_unit(chosen, [weight() for _ in chosen])
+            return scalar.sum_unit(chosen, [weight() for _ in chosen])
         parts = []
         for k, unit in enumerate(pools[first]):
             smaller = {
                 v: [u for i, u in enumerate(pools[v]) if i % len(pools[first]) == k] or pools[v] for v in rest
             }
-            parts.append(units.product_unit([unit, grow(draw(st.permutations(rest)), smaller)]))
-        return units.sum_unit(parts, [weight() for _ in parts])
+            parts.append(scalar.product_unit([unit, grow(draw(st.permutations(rest)), smaller)]))
+        return scalar.sum_unit(parts, [weight() for _ in parts])
 
     pools = {v: inputs[v][: draw(st.integers(1, states))] for v in range(d)}
     return sq.Circuit(grow(draw(st.permutations(range(d))), pools))
@@ -107,7 +107,7 @@ def test_thm1_mar_ortho_dec_gives_every_marginal_over_which_the_circuit_is_ortho
     for over in oracle.subsets(circuit.scope):
         if over and sq.is_orthogonal(circuit, over):
             expected = oracle.marginal(circuit, rows, over)
-            assert max_error(units.marginal(circuit, rows, over), expected) < 1e-9 * max(1, expected.max())
+            assert max_error(scalar.marginal(circuit, rows, over), expected) < 1e-9 * max(1, expected.max())
 
 
 @given(circuit=scalar_circuits(disjoint=False))
@@ -125,7 +125,7 @@ def test_orthogonality_over_each_variable_implies_it_over_every_set_of_variables
         if over:
             assert sq.is_orthogonal(circuit, over)
             expected = oracle.marginal(circuit, rows, over)
-            assert max_error(units.marginal(circuit, rows, over), expected) < 1e-9 * max(1, expected.max())
+            assert max_error(scalar.marginal(circuit, rows, over), expected) < 1e-9 * max(1, expected.max())
 
 
 @pytest.mark.parametrize("structured", [True, False])

@@ -69,7 +69,7 @@ def test_thm1_orthogonal_circuits_have_their_partition_function_from_one_pass(ci
     verdict = sq.is_orthogonal(scaled)
     assert verdict.holds is not None
     assume(verdict)
-    assert sq.units.partition(scaled) == pytest.approx(oracle.partition(scaled), rel=1e-10)
+    assert sq.scalar.partition(scaled) == pytest.approx(oracle.partition(scaled), rel=1e-10)
 
 
 def scale_rows(circuit: sq.Circuit) -> sq.Circuit:

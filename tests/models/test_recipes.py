@@ -9,7 +9,7 @@ import torch
 
 import squircuit as sq
 from squircuit.circuits import Circuit
-from squircuit.circuits.mixture import independent
+from squircuit.circuits.root_layers import independent
 
 RNG = np.random.default_rng(0)
 

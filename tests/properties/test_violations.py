@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit import Circuit, Hadamard, Input, Kronecker, Sum, units
+from squircuit import Circuit, Hadamard, Input, Kronecker, Sum, scalar
 
 TWO, FOUR = sq.Categorical(2), sq.Categorical(4)
 
@@ -159,40 +159,40 @@ def test_circuits_over_different_domains_are_not_compatible():
 
 
 def plus_minus() -> tuple[Input, Input]:
-    return units.input_unit(0, TWO, [1, 1]), units.input_unit(0, TWO, [1, -1])
+    return scalar.input_unit(0, TWO, [1, 1]), scalar.input_unit(0, TWO, [1, -1])
 
 
 def test_a_circuit_that_is_orthogonal_but_not_deterministic_is_told_apart():
-    circuit = Circuit(units.sum_unit(plus_minus(), [1, 1j]))
+    circuit = Circuit(scalar.sum_unit(plus_minus(), [1, 1j]))
     assert sq.is_orthogonal(circuit)
     assert sq.is_regular_orthogonal(circuit)
     verdict = sq.is_deterministic(circuit)
     assert not verdict
     assert "2 inputs of unit 0 are non-zero at {0: 0.0}" in verdict.reason
-    assert units.partition(circuit) == pytest.approx(4)
+    assert scalar.partition(circuit) == pytest.approx(4)
 
 
 def test_inputs_that_are_not_orthogonal_are_caught_with_their_inner_product():
-    a, b = units.input_unit(0, TWO, [1, 0]), units.input_unit(0, TWO, [0.6, 0.8])
-    circuit = Circuit(units.sum_unit([a, b], [1, 1]))
+    a, b = scalar.input_unit(0, TWO, [1, 0]), scalar.input_unit(0, TWO, [0.6, 0.8])
+    circuit = Circuit(scalar.sum_unit([a, b], [1, 1]))
     verdict = sq.is_orthogonal(circuit)
     assert "inner product 0.6" in verdict.reason
     assert verdict.where == "sum2 over {0}"
     assert "inner product 0.6" in sq.is_regular_orthogonal(circuit).reason
     assert sq.is_basis_decomposable(circuit)
     with pytest.raises(sq.StructureError, match="not orthogonal"):
-        units.partition(circuit)
+        scalar.partition(circuit)
     assert sq.partition(circuit) == pytest.approx(1 + 1 + 1.2)
 
 
 def test_a_sum_whose_inputs_share_an_input_function_is_not_basis_decomposable():
     a, b = plus_minus()
-    y = units.input_unit(1, TWO, [1, 2])
-    shared = Circuit(units.sum_unit([units.product_unit([a, y]), units.product_unit([a, y])], [1, 1]))
+    y = scalar.input_unit(1, TWO, [1, 2])
+    shared = Circuit(scalar.sum_unit([scalar.product_unit([a, y]), scalar.product_unit([a, y])], [1, 1]))
     verdict = sq.is_basis_decomposable(shared)
     assert not verdict
     assert verdict.where == "sum4 over {0,1}"
-    split = Circuit(units.sum_unit([units.product_unit([a, y]), units.product_unit([b, y])], [1, 1]))
+    split = Circuit(scalar.sum_unit([scalar.product_unit([a, y]), scalar.product_unit([b, y])], [1, 1]))
     assert sq.is_basis_decomposable(split)
     assert sq.is_basis_decomposable(split, over=[0])
     assert not sq.is_basis_decomposable(split, over=[1])
@@ -202,8 +202,8 @@ def test_a_sum_whose_inputs_share_an_input_function_is_not_basis_decomposable():
 
 
 def test_an_edge_of_weight_zero_is_no_edge():
-    a, b = units.input_unit(0, TWO, [1, 1]), units.input_unit(0, TWO, [1, 2])
-    circuit = Circuit(units.sum_unit([a, b], [1, 0]))
+    a, b = scalar.input_unit(0, TWO, [1, 1]), scalar.input_unit(0, TWO, [1, 2])
+    circuit = Circuit(scalar.sum_unit([a, b], [1, 0]))
     for check in (sq.is_orthogonal, sq.is_deterministic, sq.is_basis_decomposable):
         assert check(circuit)
 
@@ -211,38 +211,38 @@ def test_an_edge_of_weight_zero_is_no_edge():
 def test_determinism_over_continuous_variables_is_read_off_the_supports():
     splines = sq.BSpline(6, degree=1)
     left, right = (
-        units.input_unit(0, splines, [1, 1, 0, 0, 0, 0]),
-        units.input_unit(0, splines, [0, 0, 0, 0, 1, 1]),
+        scalar.input_unit(0, splines, [1, 1, 0, 0, 0, 0]),
+        scalar.input_unit(0, splines, [0, 0, 0, 0, 1, 1]),
     )
-    middle = units.input_unit(0, splines, [0, 0, 1, 1, 0, 0])
-    assert sq.is_deterministic(Circuit(units.sum_unit([left, right], [1, 1])))
-    assert not sq.is_deterministic(Circuit(units.sum_unit([left, middle], [1, 1])))
-    hermite = [units.input_unit(0, sq.Hermite(2), row) for row in ([1, 0], [0, 1])]
-    circuit = Circuit(units.sum_unit(hermite, [1, 1]))
+    middle = scalar.input_unit(0, splines, [0, 0, 1, 1, 0, 0])
+    assert sq.is_deterministic(Circuit(scalar.sum_unit([left, right], [1, 1])))
+    assert not sq.is_deterministic(Circuit(scalar.sum_unit([left, middle], [1, 1])))
+    hermite = [scalar.input_unit(0, sq.Hermite(2), row) for row in ([1, 0], [0, 1])]
+    circuit = Circuit(scalar.sum_unit(hermite, [1, 1]))
     assert sq.is_orthogonal(circuit)  # the paper's witness that orthogonality is the weaker property
     assert not sq.is_deterministic(circuit)
 
 
 def test_a_large_deterministic_circuit_is_recognised_by_the_supports_of_one_variable():
     d = 40
-    chain = [[units.input_unit(v, TWO, row) for row in ([1, 0], [0, 1])] for v in range(d)]
-    unit = units.sum_unit(chain[0], [1, 1])
+    chain = [[scalar.input_unit(v, TWO, row) for row in ([1, 0], [0, 1])] for v in range(d)]
+    unit = scalar.sum_unit(chain[0], [1, 1])
     for v in range(1, d):
-        parts = [units.product_unit([leaf, unit]) for leaf in chain[v]]
-        unit = units.sum_unit(parts, [0.6, 0.8j])
+        parts = [scalar.product_unit([leaf, unit]) for leaf in chain[v]]
+        unit = scalar.sum_unit(parts, [0.6, 0.8j])
     circuit = Circuit(unit)
     assert sq.is_deterministic(circuit)
     assert sq.is_orthogonal(circuit)
-    assert units.partition(circuit) == pytest.approx(sq.partition(circuit))
+    assert scalar.partition(circuit) == pytest.approx(sq.partition(circuit))
 
 
 def test_determinism_that_cannot_be_decided_is_said_to_be_undecided():
     """Monomials that are zero at almost all of 2^40 points: a sample finds no overlap, yet there is one."""
-    corner = [units.input_unit(v, TWO, [1, 0]) for v in range(40)]
-    free = [units.input_unit(v, TWO, [1, 1e-3]) for v in range(40)]
-    sparse = units.product_unit(corner)
-    other = units.product_unit([*corner[:20], *free[20:]])
-    verdict = sq.is_deterministic(Circuit(units.sum_unit([sparse, other], [1, 1])))
+    corner = [scalar.input_unit(v, TWO, [1, 0]) for v in range(40)]
+    free = [scalar.input_unit(v, TWO, [1, 1e-3]) for v in range(40)]
+    sparse = scalar.product_unit(corner)
+    other = scalar.product_unit([*corner[:20], *free[20:]])
+    verdict = sq.is_deterministic(Circuit(scalar.sum_unit([sparse, other], [1, 1])))
     assert verdict.holds is None
     assert "too many states" in verdict.reason
 
@@ -268,7 +268,7 @@ def test_orthogonality_of_incompatible_inputs_is_not_decided_rather_than_guessed
     assert "#P-hard" in verdict.reason
     assert "not decided" in str(verdict)
     with pytest.raises(sq.StructureError, match="not decided"):
-        units.partition(hard_to_decide())
+        scalar.partition(hard_to_decide())
 
 
 def test_without_weights_what_is_not_declared_is_not_decided():
@@ -310,9 +310,9 @@ def test_one_weight_in_single_precision_is_reason_enough_for_its_tolerance():
 
 @pytest.mark.parametrize("factor", [1e-20, 1e20])
 def test_inputs_are_non_zero_together_however_small_one_is_beside_the_other(factor):
-    large = units.input_unit(0, TWO, torch.ones(2, dtype=torch.float64))
-    small = units.input_unit(0, TWO, torch.tensor([0.0, factor], dtype=torch.float64))
-    verdict = sq.is_deterministic(Circuit(units.sum_unit([large, small], [1, 1])))
+    large = scalar.input_unit(0, TWO, torch.ones(2, dtype=torch.float64))
+    small = scalar.input_unit(0, TWO, torch.tensor([0.0, factor], dtype=torch.float64))
+    verdict = sq.is_deterministic(Circuit(scalar.sum_unit([large, small], [1, 1])))
     assert verdict.holds is False
     assert "non-zero at {0: 1.0}" in verdict.reason
 
@@ -326,13 +326,13 @@ def test_the_report_prints_a_mark_and_a_reason_for_every_property():
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_what_counts_as_orthogonal_does_not_depend_on_scale(factor):
     table = torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, -1.0]], dtype=torch.float64) * factor
-    a, b, c = (units.input_unit(0, TWO, row) for row in table)
-    skew, right = (Circuit(units.sum_unit([a, other], [1, 1])) for other in (b, c))
+    a, b, c = (scalar.input_unit(0, TWO, row) for row in table)
+    skew, right = (Circuit(scalar.sum_unit([a, other], [1, 1])) for other in (b, c))
     for check in (sq.is_regular_orthogonal, sq.is_orthogonal):
         assert check(skew).holds is False
         assert check(right).holds is True
     with pytest.raises(sq.StructureError, match="not orthogonal"):
-        units.partition(skew)
+        scalar.partition(skew)
 
 
 @pytest.mark.parametrize("factor", [1e-6, 1.0])
@@ -351,12 +351,12 @@ def test_the_partition_function_of_a_circuit_that_is_not_structured_is_exact_in_
 
 
 def test_variables_may_be_given_by_an_iterator():
-    a, b = units.input_unit(0, TWO, [1, 1]), units.input_unit(0, TWO, [1, 0])
-    skew = Circuit(units.sum_unit([a, b], [1, 1]))
+    a, b = scalar.input_unit(0, TWO, [1, 1]), scalar.input_unit(0, TWO, [1, 0])
+    skew = Circuit(scalar.sum_unit([a, b], [1, 1]))
     for check in (sq.is_orthogonal, sq.is_regular_orthogonal, sq.is_basis_decomposable):
         assert check(skew, over=iter([0])).holds == check(skew, over=[0]).holds
     with pytest.raises(sq.StructureError, match="-orthogonal"):
-        units.marginal(skew, over=iter([0]))
+        scalar.marginal(skew, over=iter([0]))
 
 
 def test_large_kronecker_layers_are_never_squared():
@@ -385,25 +385,25 @@ def test_circuits_that_are_not_smooth_or_decomposable_can_be_evaluated_but_not_i
 def test_narrow_functions_far_apart_are_seen_where_they_are():
     """At a random point of the line all of them underflow to zero, and would pass for disjoint."""
     family = sq.Gaussian(3, loc=(0.0, 0.1, 1000.0), scale=1.0, learnable=False)
-    a, b = (units.input_unit(0, family, row) for row in ([1, 0, 0], [0, 1, 0]))
-    circuit = Circuit(units.sum_unit([a, b], [1, 1]))
+    a, b = (scalar.input_unit(0, family, row) for row in ([1, 0, 0], [0, 1, 0]))
+    circuit = Circuit(scalar.sum_unit([a, b], [1, 1]))
     assert sq.is_deterministic(circuit).holds is False
-    x = units.input_unit(1, TWO, [1, 2])
-    product = Circuit(units.sum_unit([units.product_unit([x, g]) for g in (a, b)], [1, 1]))
+    x = scalar.input_unit(1, TWO, [1, 2])
+    product = Circuit(scalar.sum_unit([scalar.product_unit([x, g]) for g in (a, b)], [1, 1]))
     assert sq.is_orthogonal(product, over=[1]).holds is False
     with pytest.raises(sq.StructureError):
-        units.marginal(product, [[0.05, 0.0]], over=[1])
+        scalar.marginal(product, [[0.05, 0.0]], over=[1])
 
 
 def test_orthogonality_to_a_unit_that_may_be_zero_or_rounding_is_not_decided():
     """0.1 f + 0.2 f − 0.3 f is 5e-17 f, not zero; over x₁ the inputs are parallel wherever it is not zero."""
-    f, h = (units.input_unit(0, TWO, row) for row in ([1.0, 2.0], [1.0, 1.0]))
-    y = units.input_unit(1, TWO, [1.0, 2.0])
-    zero, twice = units.sum_unit([f, f, f], [0.1, 0.2, -0.3]), units.sum_unit([f, f, f], [0.1, 0.2, 0.3])
+    f, h = (scalar.input_unit(0, TWO, row) for row in ([1.0, 2.0], [1.0, 1.0]))
+    y = scalar.input_unit(1, TWO, [1.0, 2.0])
+    zero, twice = scalar.sum_unit([f, f, f], [0.1, 0.2, -0.3]), scalar.sum_unit([f, f, f], [0.1, 0.2, 0.3])
 
     def over_x1(unit):
-        products = [units.product_unit([unit, y]), units.product_unit([h, y])]
-        return sq.is_orthogonal(Circuit(units.sum_unit(products, [1, 1])), over=[1])
+        products = [scalar.product_unit([unit, y]), scalar.product_unit([h, y])]
+        return sq.is_orthogonal(Circuit(scalar.sum_unit(products, [1, 1])), over=[1])
 
     assert over_x1(zero).holds is None
     assert over_x1(twice).holds is False
@@ -424,7 +424,7 @@ def test_declared_properties_are_checked_against_the_values_that_are_there():
 def test_every_numerical_check_has_a_tolerance_that_can_be_chosen(check):
     e = 1e-3
     rows = torch.tensor([[1.0, 0.0], [e, 1.0]], dtype=torch.float64)
-    inputs = [units.input_unit(0, TWO, row) for row in rows]
+    inputs = [scalar.input_unit(0, TWO, row) for row in rows]
     weight = torch.tensor([[0.6, 0.8 + e]], dtype=torch.float64)
     circuit = Circuit(Sum(inputs, weight=weight))
     assert not check(circuit)

@@ -65,37 +65,52 @@ def balanced(circuit: Circuit) -> Circuit:
         >>> sq.evaluate(product, [[0, 0]]).item(), sq.evaluate(balanced(product), [[0, 0]]).abs().item() > 0.1
         (0j, True)
     """
-    exponents: dict[Layer, Tensor] = {}
-    layers: dict[Layer, Layer] = {}
-    for layer in circuit.layers:
-        inputs = [layers[item] for item in layer.inputs]
-        layers[layer], exponents[layer] = _layer(circuit, layer, inputs, exponents)
+    exponents = _exponents(circuit)
     if all(bool((each.abs() < ODD).all()) for each in exponents.values()):
         return circuit
+    layers: dict[Layer, Layer] = {}
+    for layer in circuit.layers:
+        layers[layer] = _layer(circuit, layer, [layers[item] for item in layer.inputs], exponents)
     roots = [layers[root] for root in circuit.roots]
     made = Circuit(roots, root_weights=circuit.root_weights, validate=circuit.validated)
     held = set(circuit.parameters.values())  # of families and roots, which are as they were
     return made.with_weights({n: circuit.value(p) for n, p in made.parameters.items() if p in held})
 
 
-def _layer(
-    circuit: Circuit, layer: Layer, inputs: list[Layer], exponents: Mapping[Layer, Tensor]
-) -> tuple[Layer, Tensor]:
-    """A layer over other inputs, with weights of its own, and its exponents: (K,)."""
-    if isinstance(layer, Input):
+def _exponents(circuit: Circuit) -> dict[Layer, Tensor]:
+    found: dict[Layer, Tensor] = {}
+    for layer in circuit.layers:
+        if not isinstance(layer, Input | Sum):
+            found[layer] = product_exponents(layer, found)
+            continue
         matrix = circuit.matrix(layer)
         if matrix is None:
-            return layer, torch.zeros(layer.units, dtype=torch.float64)
-        weight, own = balanced_matrix(matrix, matrix.real.new_zeros(matrix.shape[1]).double())
-        parameters = dict(layer.parameters)
-        return Input(layer.variables, layer.family, layer.units, _fixed(weight), 0, parameters), own
+            found[layer] = torch.zeros(layer.units, dtype=torch.float64)
+        else:
+            found[layer] = balanced_matrix(matrix, _below(layer, found))[1]
+    return found
+
+
+def _below(layer: Input | Sum, exponents: Mapping[Layer, Tensor]) -> Tensor:
+    """The exponents of what the weights of a layer are multiplied with: (K2,)."""
+    if isinstance(layer, Input):
+        return torch.zeros(layer.family.size, dtype=torch.float64)
+    return torch.cat([exponents[item] for item in layer.inputs])
+
+
+def _layer(circuit: Circuit, layer: Layer, inputs: list[Layer], exponents: Mapping[Layer, Tensor]) -> Layer:
+    """A layer over other inputs, with weights of its own."""
+    if not isinstance(layer, Input | Sum):
+        return type(layer)(inputs)  # type: ignore[call-arg]
+    matrix = circuit.matrix(layer)
+    if matrix is None:
+        return layer
+    weight, _ = balanced_matrix(matrix, _below(layer, exponents))
+    least = torch.finfo(matrix.dtype).tiny  # an edge stays one, however small beside others of its unit
+    held = _fixed(torch.where((weight == 0) & (matrix != 0), least, weight))
     if isinstance(layer, Sum):
-        below = torch.cat([exponents[item] for item in layer.inputs])
-        matrix = circuit.value(layer.weight)
-        weight, own = balanced_matrix(matrix, below)
-        least = torch.finfo(matrix.dtype).tiny  # an edge stays one, however small beside others of its unit
-        return Sum(inputs, weight=_fixed(torch.where((weight == 0) & (matrix != 0), least, weight))), own
-    return type(layer)(inputs), product_exponents(layer, exponents)  # type: ignore[call-arg]
+        return Sum(inputs, weight=held)
+    return Input(layer.variables, layer.family, layer.units, held, 0, dict(layer.parameters))
 
 
 def _fixed(value: Tensor) -> Parameter:

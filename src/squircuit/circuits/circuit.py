@@ -10,11 +10,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from squircuit.circuits.drawing import draw
 from squircuit.circuits.initial import initial_weights
 from squircuit.circuits.layers import Input, Layer, Sum
-from squircuit.circuits.order import postorder
 from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.circuits.picture import draw
+from squircuit.circuits.postorder import postorder
 from squircuit.circuits.serialise import from_json, to_json
 from squircuit.circuits.summary import summary
 from squircuit.circuits.validation import check_structure

@@ -72,7 +72,9 @@ def complete(
 
     A sample is drawn from the exact conditional distribution. The mode is the most probable state of each
     cell by itself, or where its density is highest; the mean that of each cell by itself, of counts and
-    pixels the nearest whole number, of categories, which have none, the most probable one.
+    pixels the nearest whole number, of categories, which have none, the most probable one. Samples and modes
+    have the resolution of the data, such as two decimals, and so have means where it is whole numbers; cells
+    that are known stay as they are.
 
     Examples:
 
@@ -95,11 +97,12 @@ def complete(
     require_mass(opened)
     filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
     flat = filled.transpose(0, 1).flatten(0, 1)
+    exact = _unrounded(opened, masked.missing, method).repeat_interleave(count, dim=0)
+    names, values, cells = schema_of(opened).names, decoded(opened, flat, exact), int(masked.missing.sum())
     if out is not None and is_picture(out):
         write_completions(out, opened, found.x, masked.missing, filled)
     elif out is not None:
-        write_rows(out, opened, flat, safe)
-    names, values, cells = schema_of(opened).names, decoded(opened, flat), int(masked.missing.sum())
+        write_rows(out, opened, values, safe)
     report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values, safe).rstrip("\n"))
     report.end({"columns": list(names), "rows": values, "filled": cells, "saved": out and str(out)})
 
@@ -125,6 +128,12 @@ def _masked(
         )
         raise DataError(f"{data}: nothing is missing. Fix: {fix}.")
     return Rows(rows.x, missing)
+
+
+def _unrounded(model: SquaredCircuit, missing: Tensor, method: str) -> Tensor:
+    """Cells that are not rounded: those that are known, and means, except of whole numbers: (n, d)."""
+    is_fine = torch.tensor([column.step < 1 for column in schema_of(model).columns])
+    return ~missing | is_fine if method == "mean" else ~missing
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from squircuit import plots
-from squircuit.circuits.skeleton import region_graph
+from squircuit.circuits.region_graph import region_graph
 from squircuit.cli.arguments import Json, ModelFile, Seed, one_of, require_room
 from squircuit.cli.reading import is_image, open_model
 from squircuit.cli.report import Report

@@ -41,6 +41,8 @@ def sample(
 ) -> None:
     """Exact samples, in the words of the data; without --out as CSV on standard output.
 
+    Numbers have the resolution of the data, such as two decimals; those of --given stay as they are.
+
     Examples:
 
     - squircuit sample people.safetensors -n 100 --out people-like.csv
@@ -56,18 +58,14 @@ def sample(
     require_room(count, 1 if rows is None else len(rows.x), opened.structure.num_variables)
     require_mass(opened)
     drawn = _drawn(opened, count, rows, seed)
-    if out is not None:
-        _write(out, opened, drawn, safe)
-    names, cells = schema_of(opened).names, decoded(opened, drawn)
+    exact = None if rows is None else ~rows.missing.repeat_interleave(count, dim=0)
+    names, cells = schema_of(opened).names, decoded(opened, drawn, exact)
+    if out is not None and is_picture(out):
+        write_images(out, opened, drawn)
+    elif out is not None:
+        write_rows(out, opened, cells, safe)
     report.say(f"saved  {out}" if out else as_csv(names, cells, safe).rstrip("\n"))
     report.end({"columns": list(names), "rows": cells, "saved": out and str(out)})
-
-
-def _write(out: Path, model: SquaredCircuit, drawn: Tensor, safe: bool) -> None:
-    if is_picture(out):
-        write_images(out, model, drawn)
-    else:
-        write_rows(out, model, drawn, safe)
 
 
 @torch.no_grad()

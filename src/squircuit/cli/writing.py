@@ -86,12 +86,12 @@ def _levels(model: SquaredCircuit) -> int | None:
     return max(sizes, default=None)
 
 
-def write_rows(path: Path, model: SquaredCircuit, rows: Tensor, safe: bool = False) -> None:
-    """Rows (n, d) of a model in the words of its data, as CSV or NumPy file."""
+def write_rows(path: Path, model: SquaredCircuit, rows: Sequence[Sequence[Any]], safe: bool = False) -> None:
+    """Rows of a model in the words of its data, see `decoded`, as CSV or NumPy file."""
     if path.suffix.lower() == ".npy":
         write_array(path, _as_array(model, rows))
     else:
-        replace(path, as_csv(schema_of(model).names, decoded(model, rows), safe).encode())
+        replace(path, as_csv(schema_of(model).names, rows, safe).encode())
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
@@ -100,9 +100,9 @@ def write_array(path: Path, array: np.ndarray) -> None:
     replace(path, content.getvalue())
 
 
-def decoded(model: SquaredCircuit, rows: Tensor) -> list[list[Any]]:
-    """Rows of a model in the words of its data."""
-    return schema_of(model).decode(rows.cpu())
+def decoded(model: SquaredCircuit, rows: Tensor, exact: Tensor | None = None) -> list[list[Any]]:
+    """Rows of a model in the words of its data; ``exact``: cells that were observed, and are not rounded."""
+    return schema_of(model).decode(rows.cpu(), exact=None if exact is None else exact.cpu())
 
 
 def as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]], safe: bool = False) -> str:
@@ -143,12 +143,12 @@ def _harmless(cell: Any) -> Any:
     return f"'{cell}" if is_formula(cell) else cell
 
 
-def _as_array(model: SquaredCircuit, rows: Tensor) -> np.ndarray:
+def _as_array(model: SquaredCircuit, rows: Sequence[Sequence[Any]]) -> np.ndarray:
     """Numbers, images in their shape: (n, d) or (n, H, W)."""
     for column in schema_of(model).columns:
         if column.is_text:
             raise DataError(
                 f"column {column.name!r} holds texts, which a .npy file does not. Fix: --out FILE.csv."
             )
-    values = np.asarray(decoded(model, rows))
+    values = np.asarray(rows)
     return values.reshape(len(values), *(model.shape or values.shape[1:]))

@@ -14,6 +14,7 @@ from squircuit.data.optional import MissingPackageError
 from squircuit.data.registry import Dataset, load, names, split, verify
 from squircuit.data.rows import Rows
 from squircuit.data.schema import Schema
+from squircuit.data.spikes import spikes_of
 from squircuit.data.synthetic import fresh, ring, spinner, spiral
 from squircuit.data.tabular import Table, read, scan, table
 
@@ -37,6 +38,7 @@ __all__ = [
     "read_idx",
     "ring",
     "scan",
+    "spikes_of",
     "spinner",
     "spiral",
     "split",

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, of_each, read_as, shown
+from squircuit.data.steps import STEPS, rounded
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Bins, Categorical, Family, Fourier, Hermite, Legendre, Monotone, Transformed
 from squircuit.families.checks import is_finite
@@ -43,6 +44,8 @@ class Column:
         low, high: the range: of the states, of the data seen, or of one period.
         loc, scale: mean and standard deviation of the data seen, for continuous columns.
         missing: how many cells were missing when the column was inferred.
+        step: the resolution of a continuous column, the power of ten (from 10⁻⁶ to 10⁶) of whose multiples
+            decoded numbers are; 0: none. The density knows nothing of it: any number may be observed.
 
     Example:
         >>> colour = Column("colour", "categorical", categories=("blue", "green", "red"))
@@ -62,6 +65,7 @@ class Column:
     loc: float = 0.0
     scale: float = 1.0
     missing: int = 0
+    step: float = 0.0
 
     @property
     def is_discrete(self) -> bool:
@@ -172,12 +176,23 @@ class Column:
             return self._codes(values, place, unknown)
         return wrap(values, self.low, self.high) if self.kind == "periodic" else values, np.isnan(values)
 
-    def decode(self, value: float) -> Any:
-        """The original value of an encoded one; None for NaN, which means missing."""
+    def decode(self, value: float, exact: bool = False) -> Any:
+        """The original value of an encoded one, or of a sample; None for NaN, which means missing.
+
+        Args:
+            value: a number of the model.
+            exact: it was observed, so it is not rounded to the step of the column.
+
+        Example:
+            >>> price = Column("price", "continuous", step=0.01)
+            >>> price.decode(25.419994), price.decode(25.419994, exact=True)
+            (25.42, 25.419994)
+        """
         if math.isnan(value):
             return None
         if not self.is_discrete:
-            return float(value)
+            number = float(value if exact else rounded(value, self.step))
+            return int(number) if self.step >= 1 and number.is_integer() else number
         if not (0 <= value < self.size and value == int(value)):
             raise DataError(
                 f"column {self.name!r}: {value!r} is no state. Fix: pass integers 0 to {self.size - 1}."
@@ -269,6 +284,9 @@ def column_from_dict(entry: Mapping[str, Any]) -> Column:
     for field in ("low", "high", "loc", "scale"):
         if not is_finite(fields[field]) or abs(fields[field]) > sys.float_info.max:
             raise ValueError(f"column {name!r}: {field} is no finite number")
+    steps = (0.0, *STEPS) if kind == "continuous" else (0.0,)
+    if type(step := fields.get("step", 0.0)) not in (int, float) or step not in steps:
+        raise ValueError(f"column {name!r}: its step is neither 0 nor a power of ten")
     if type(fields["missing"]) is not int or fields["missing"] < 0:
         raise ValueError(f"column {name!r}: missing is no number of cells")
     column = Column(**fields | {"categories": tuple(categories)})

@@ -24,6 +24,7 @@ from squircuit.data.cells import (
     shown,
 )
 from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
+from squircuit.data.steps import ANY, Decimals, decimals, step_of
 from squircuit.errors import DataError, ParameterError, suggestion
 
 MOST = 4096
@@ -68,6 +69,7 @@ class Facts:
         distinct: different values, numbers or (of cells read as objects) texts; at most `MOST` + 1.
         text: the first cell that is no number.
         farthest: of numbers that no model computes with, the one that is farthest from 0, and where it is.
+        decimals: that the numbers need, see :func:`squircuit.data.steps.decimals`.
 
     Example:
         >>> here = lambda row: f"row {row}"
@@ -87,6 +89,7 @@ class Facts:
     distinct: frozenset[Any] = frozenset()
     text: Text | None = None
     farthest: Number | None = None
+    decimals: Decimals = ANY
 
     @staticmethod
     def of(cells: Cells, place: Place) -> Facts:
@@ -115,12 +118,22 @@ class Facts:
             distinct=_union(self.distinct, other.distinct),
             text=self.text or other.text,
             farthest=max((n for n in (self.farthest, other.farthest) if n), default=None),
+            decimals=(
+                max(self.decimals[0], other.decimals[0]),
+                max(self.decimals[1], other.decimals[1]),
+            ),
         )
 
     @property
     def deviation(self) -> float:
         """The standard deviation of the numbers."""
         return math.sqrt(self.squares / max(self.numbers, 1))
+
+    @property
+    def step(self) -> float:
+        """The power of ten of which all numbers are multiples; 0: none, or too few to tell."""
+        largest = max(abs(self.low), abs(self.high))
+        return step_of(self.decimals, self.numbers, len(self.distinct), largest)
 
     def categories(self) -> tuple[Any, ...]:
         """The distinct values in order: numbers (integers where they are), or texts if any cell is one."""
@@ -135,27 +148,26 @@ def _together(columns: Sequence[Cells], place: Place) -> list[Facts]:
     values = np.concatenate([found for found, _ in read]).reshape(len(columns), -1)
     length, known, gaps = values.shape[1], np.isfinite(values), np.isnan(values)
     mean, squares = _moments(values, known)
+    whole = (~known | (values == np.floor(values))).all(axis=1)
     moments = (
         np.where(known, values, math.inf).min(axis=1, initial=math.inf).tolist(),
         np.where(known, values, -math.inf).max(axis=1, initial=-math.inf).tolist(),
         mean.tolist(),
         squares.tolist(),
-        (~known | (values == np.floor(values))).all(axis=1).tolist(),
+        whole.tolist(),
     )
     found = []
     shared: dict[frozenset[Any], frozenset[Any]] = {}  # the columns of an image have mostly the same ones
     far = _farthest(values, known, place)
-    parts = zip(columns, read, gaps.sum(axis=1).tolist(), far, *moments, strict=True)
-    for cells, (own, wrong), gap, farthest, low, high, middle, square, whole in parts:
+    needed = decimals(values, known, whole)
+    parts = zip(columns, read, gaps.sum(axis=1).tolist(), far, needed, *moments, strict=True)
+    for cells, (own, wrong), gap, farthest, digits, low, high, middle, square, integral in parts:
         gone = gap if wrong is None else sum(of_each(is_missing, cells))
         text = None if wrong is None else Text(str(cells[wrong]), place(wrong))
         distinct = _distinct(cells, own)
         distinct = shared.setdefault(distinct, distinct)
-        found.append(
-            Facts(
-                gone, length - gone, length - gap, low, high, middle, square, whole, distinct, text, farthest
-            )
-        )
+        counts = (gone, length - gone, length - gap)
+        found.append(Facts(*counts, low, high, middle, square, integral, distinct, text, farthest, digits))
     return found
 
 
@@ -372,7 +384,7 @@ def _continuous(name: str, facts: Facts, source: str) -> Column:
         )
     _refuse_far_numbers(name, facts, source)
     scale = facts.deviation or facts.high - facts.low  # squares of 1e-162 are 0; no model takes them
-    return Column(name, "continuous", (), facts.low, facts.high, facts.mean, scale, facts.missing)
+    return Column(name, "continuous", (), facts.low, facts.high, facts.mean, scale, facts.missing, facts.step)
 
 
 def _refuse_far_numbers(name: str, facts: Facts, source: str) -> None:

@@ -149,8 +149,16 @@ class Schema:
         first = [column.first_state for column in self.columns]
         return None if None in first else np.array(first, dtype=np.float64)
 
-    def decode(self, rows: ArrayLike, missing: ArrayLike | None = None) -> list[list[Any]]:
-        """Encoded rows, or samples of a model, as original values; None where missing."""
+    def decode(
+        self, rows: ArrayLike, missing: ArrayLike | None = None, exact: ArrayLike | None = None
+    ) -> list[list[Any]]:
+        """Encoded rows, or samples of a model, as original values; numbers to the step of their column.
+
+        Args:
+            rows: (n, d).
+            missing: (n, d) or (d,), cells that are None then.
+            exact: likewise, cells that were observed: those are not rounded. Default: none.
+        """
         try:
             values = plain(rows).astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -160,9 +168,12 @@ class Schema:
         self._require_width(values.shape, "decode")
         if missing is not None:
             values[np.broadcast_to(plain(missing).astype(bool), values.shape)] = np.nan
-        return [
-            [c.decode(cell) for c, cell in zip(self.columns, row, strict=True)] for row in values.tolist()
+        kept = np.broadcast_to(False if exact is None else plain(exact).astype(bool), values.shape)
+        columns = [
+            [column.decode(cell, known) for cell, known in zip(cells, observed, strict=True)]
+            for column, cells, observed in zip(self.columns, values.T.tolist(), kept.T.tolist(), strict=True)
         ]
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def difference(self, other: Schema) -> str | None:
         """Why numbers of this schema mean something else in another one, in words; None: they do not.
@@ -265,5 +276,6 @@ def _values(column: Column) -> str:
         more = ", …" if column.size > 4 else ""
         return ", ".join(str(category) for category in column.categories[:4]) + more
     if column.kind == "continuous":
-        return f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}"
+        step = f", step {column.step:g}" if column.step else ""
+        return f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}{step}"
     return f"{column.low:g} … {column.high:g}" + (" (periodic)" if column.kind == "periodic" else "")

@@ -77,9 +77,11 @@ class Table:
         """New rows as numbers, see `Schema.encode`."""
         return self.schema.encode(rows)
 
-    def decode(self, rows: ArrayLike, missing: ArrayLike | None = None) -> list[list[Any]]:
+    def decode(
+        self, rows: ArrayLike, missing: ArrayLike | None = None, exact: ArrayLike | None = None
+    ) -> list[list[Any]]:
         """Numbers as original values, see `Schema.decode`."""
-        return self.schema.decode(rows, missing)
+        return self.schema.decode(rows, missing, exact)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -18,6 +18,7 @@ from squircuit.data import Column, Rows, Schema, Table, table
 from squircuit.data.cells import Cells, Mask, as_cells
 from squircuit.data.frames import named_columns
 from squircuit.data.schema import Chunk
+from squircuit.data.steps import rounded
 from squircuit.data.tabular import Wishes
 from squircuit.errors import DataError, ParameterError, is_whole, require_unmasked
 from squircuit.models import SquaredCircuit, load, mixture, table_model
@@ -252,6 +253,8 @@ def levels(column: Column) -> NDArray[Any]:
     return np.array(column.categories, dtype=object if column.is_text else np.float64)
 
 
-def decoded(column: Column, values: NDArray[Any]) -> NDArray[Any]:
-    """Encoded values of a column, all known, as they were before."""
-    return levels(column)[values.astype(np.int64)] if column.is_discrete else values
+def decoded(column: Column, values: NDArray[Any], exact: bool = False) -> NDArray[Any]:
+    """Samples of a column in the values of the data; ``exact``: numbers are not rounded to its step."""
+    if column.is_discrete:
+        return levels(column)[values.astype(np.int64)]
+    return values if exact else rounded(values, column.step)

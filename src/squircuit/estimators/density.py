@@ -74,7 +74,7 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         return float(self.score_samples(X).sum())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Exact samples, in the values of the training data.
+        """Exact samples, in the values of the training data, and to the resolution of its columns.
 
         Returns:
             (n_samples, d) array of floats (of objects where columns hold texts), or a data frame where

@@ -27,11 +27,12 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
     other cells of its row are filled as if it were missing.
 
     Args:
-        strategy: "mean", the conditional mean of each cell (of counts, too, so it is seldom an integer; of
-            periodic columns the mean direction; of texts the most probable category); "mode", the most
-            probable state, or the point of highest density, of each cell by itself; "sample", one sample of
-            all that a row lacks, jointly. These are the words of ``model.impute``, whose mean of a count is
-            the nearest state.
+        strategy: "mean", the conditional mean of each cell (of counts and of columns with a ``step``, too, so
+            it is seldom a value that the column has; of periodic columns the mean direction; of texts the
+            most probable category); "mode", the most probable state, or the point of highest density, of each
+            cell by itself; "sample", one sample of all that a row lacks, jointly. Modes and samples have the
+            resolution of the column, its ``step``. These are the words of ``model.impute``, whose mean of a
+            count is the nearest state.
         units, roots, size, components, members, columns: as for :class:`SquaredCircuitDensity`; columns that
             are dropped are passed through.
         epochs, lr, batch, valid_fraction, patience, device, verbose: likewise.
@@ -119,7 +120,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         columns = dict(enumerate(self._schema.columns))
         how: Any = self.strategy
         filled = self.model_.impute(rows.x, rows.missing, how, generator=generator).cpu().numpy()
-        values = {v: decoded(column, filled[:, v]) for v, column in columns.items()}
+        values = {v: decoded(column, filled[:, v], how == "mean") for v, column in columns.items()}
         numeric = [v for v, c in columns.items() if c.is_discrete and not c.is_text]
         if how == "mean" and rows.missing[:, numeric].any():
             found = self.model_.marginals(rows.x, rows.missing).values

@@ -20,7 +20,7 @@ from torch import Tensor
 from squircuit.execution import complex_planes, weighted_product
 from squircuit.execution.kernels import entrywise as kernel
 from squircuit.execution.kernels import hermitian
-from squircuit.execution.scaled import common_scale, normalise
+from squircuit.execution.log_scales import common_scale, normalise
 from squircuit.execution.weighted_product import Saved
 
 

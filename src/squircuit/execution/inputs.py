@@ -17,11 +17,25 @@ from squircuit.execution.kernels import hermitian
 from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
 from squircuit.execution.precision import tf32
-from squircuit.families import Categorical, Family
+from squircuit.families import Categorical, Family, InputFunctions
 from squircuit.families.recurrence import FARTHEST, standardise
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 """The values of the learnable parameters of a group's families."""
+
+
+def points(group: InputGroup, x: Tensor, columns: Tensor) -> Tensor:
+    """Where the families of a group are evaluated: (F, B), or (F, B, D) of blocks of D variables.
+
+    Args:
+        group: the group, of F layers.
+        x: rows of data, (B, d).
+        columns: the group's, as a tensor of indices.
+    """
+    found = x.index_select(1, columns)
+    if isinstance(group.family, Family):
+        return found.T
+    return found.reshape(len(x), group.folds, -1).transpose(0, 1)
 
 
 def evaluate_inputs(
@@ -37,8 +51,8 @@ def evaluate_inputs(
 
     Args:
         group: the group, of F layers with K units.
-        x: the group's columns of the data, (F, B); floats in double precision, since large numbers that
-            differ by little are told apart only after a location has been subtracted.
+        x: the group's columns of the data, see :func:`points`; floats in double precision, since large
+            numbers that differ by little are told apart only after a location has been subtracted.
         weight: (F or 1, rows, n), or None.
         values: learnable parameters of the families, (F, …) each.
         dtype: of the result, real or complex.
@@ -170,13 +184,35 @@ def input_gram(
     """
     if weight is None:
         return _functions_gram(group, family_values, device).expand(group.folds, -1, -1)
-    rows = weight[:, group.first_row : group.first_row + group.units]
+    rows = _own_rows(group, weight)
     if group.family.is_orthonormal:
         gram: Tensor = _OwnGram.apply(rows, allow_tf32)  # type: ignore[no-untyped-call]
         return gram.expand(group.folds, -1, -1)
     functions = _functions_gram(group, family_values, device)
     dtype = torch.promote_types(rows.dtype, functions.dtype)
     return (rows.to(dtype) @ functions.to(dtype) @ rows.to(dtype).mH).expand(group.folds, -1, -1)
+
+
+def input_norms(
+    group: InputGroup, weight: Tensor | None, values: Mapping[str, Tensor], device: torch.device
+) -> Tensor:
+    """∫ |ℓ_k|², the diagonal of :func:`input_gram`, which is not formed: (F or 1, K).
+
+    Args:
+        group: the group, with K units.
+        weight: (F or 1, rows, n), or None.
+        values: of the learnable parameters of the families, (F, …) each.
+        device: where it is computed.
+    """
+    if weight is None:
+        return _functions_norms(group.family, values, device)
+    rows = _own_rows(group, weight)
+    if group.family.is_orthonormal:
+        return (rows * rows.conj()).real.sum(dim=2)
+    functions = _functions_gram(group, lambda _: values, device)
+    dtype = torch.promote_types(rows.dtype, functions.dtype)
+    rows, functions = rows.to(dtype), functions.to(dtype)
+    return ((rows @ functions) * rows.conj()).real.sum(dim=2)
 
 
 class _OwnGram(torch.autograd.Function):
@@ -204,8 +240,22 @@ def _functions_gram(group: InputGroup, family_values: FamilyValues, device: torc
     return torch.func.vmap(group.family.gram)(dict(values))
 
 
+def _functions_norms(family: InputFunctions, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
+    """∫ |φ_k|² of a family, (F or 1, n), in double precision."""
+    if family.has_unit_norms:
+        return torch.ones(1, family.size, dtype=torch.float64, device=device)
+    if not values:
+        return _fixed_gram(family, device).diagonal(dim1=1, dim2=2).real
+    return torch.func.vmap(family.norms)(dict(values))
+
+
 @lru_cache(maxsize=1024)
-def _fixed_gram(family: Family, device: torch.device) -> Tensor:
+def _fixed_gram(family: InputFunctions, device: torch.device) -> Tensor:
     """Made once: quadrature takes a while, and a CUDA graph cannot copy from the host."""
     with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode
         return family.gram().unsqueeze(0).to(device)
+
+
+def _own_rows(group: InputGroup, weight: Tensor) -> Tensor:
+    """The rows that the layers of a group take of matrices that others use as well: (F or 1, K, n)."""
+    return weight[:, group.first_row : group.first_row + group.units]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import Any, final
 
 import torch
@@ -21,10 +22,21 @@ from torch import Tensor
 
 from squircuit.execution.algebras import GRAMS, VECTORS, Algebra
 from squircuit.execution.derivatives import require_eager, require_first
-from squircuit.execution.inputs import FamilyValues, input_gram
-from squircuit.execution.plan import Branch, Group, InputGroup, Plan, ProductGroup, Slots, SumGroup, Use
+from squircuit.execution.inputs import FamilyValues, input_gram, input_norms
+from squircuit.execution.log_scales import log_or_nothing
+from squircuit.execution.plan import (
+    Branch,
+    Group,
+    InputGroup,
+    Key,
+    Plan,
+    ProductGroup,
+    Slots,
+    SumGroup,
+    Use,
+    part_with_inner_products,
+)
 from squircuit.execution.precision import tf32
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.execution.weighted_product import Saved
 
 
@@ -63,6 +75,9 @@ class Network:
         self.plan = plan
         self.tf32 = tf32
         self.index = Indices()
+        self._crossed = part_with_inner_products(plan)
+        crossed = set(self._crossed.groups)  # all sums are among them
+        self._alone = [g for g in plan.groups if not isinstance(g, SumGroup) and g not in crossed]
         self._reads = _count_reads(plan)
         self._added = {
             width
@@ -90,9 +105,11 @@ class Network:
         return self._sweep(VECTORS, inputs, weights, input_scales or [None] * len(inputs))
 
     def log_norms(self, stacks: Sequence[Tensor], values: FamilyValues, device: torch.device) -> Tensor:
-        """log R_rr of the root units with R = ∫ ℓ ℓᴴ, by Gram matrices; differentiable in the weights.
+        """log ∫ |c_r|² of the root units; differentiable in the weights.
 
-        The inputs of a sum must be orthogonal to each other: their inner products are not counted.
+        By Gram matrices below sums, and where only the squares of units are asked by these alone: a product
+        of 400 input layers' units needs no inner products of them. The inputs of a sum must be orthogonal to
+        each other: their inner products are not counted.
 
         Args:
             stacks: the weights.
@@ -103,18 +120,41 @@ class Network:
             (R,).
         """
         require_eager()
+        logs = self._log_norms_below(stacks, values, device)
+        for group in self._alone:
+            if isinstance(group, InputGroup):
+                norms = input_norms(group, self._weight_of(stacks, group), values(group), device)
+                found = log_or_nothing(norms.double()).expand(group.folds, -1).unbind()
+            else:
+                found = tuple(_product_of_logs(group.branch, fold, logs) for fold in range(group.folds))
+            logs.update(zip(((group.units, place) for place in group.writes), found, strict=True))
+        return torch.cat([logs[root] for root in self.plan.roots])
+
+    def _log_norms_below(
+        self, stacks: Sequence[Tensor], values: FamilyValues, device: torch.device
+    ) -> dict[Key, Tensor]:
+        """log ∫ |ℓ_k|² of sums, and of what else is asked of layers with inner products: (K,) each."""
+        plan, names = self._crossed.plan, self._crossed.names
+        if not names:
+            return {}
+        network = self if plan is self.plan else self._crossed_network
         with tf32(False):
             grams = [
                 input_gram(group, self._weight_of(stacks, group), values, device, self.tf32)
-                for group in self.plan.groups
+                for group in plan.groups
                 if isinstance(group, InputGroup)
             ]
         dtype = grams[0].dtype
         for each in [*grams, *stacks]:
             dtype = torch.promote_types(dtype, each.dtype)
         inputs, weights = ([each.to(dtype) for each in part] for part in (grams, stacks))
-        norms, scales = self._sweep(GRAMS, inputs, weights, [None] * len(inputs))
-        return log_or_nothing(norms) + scales
+        norms, scales = network._sweep(GRAMS, inputs, weights, [None] * len(inputs))
+        found = torch.split(log_or_nothing(norms) + scales, [width for width, _ in names])
+        return dict(zip(names, found, strict=True))
+
+    @cached_property
+    def _crossed_network(self) -> Network:
+        return Network(self._crossed.plan, self.tf32)
 
     def weight(self, weights: Sequence[Tensor], use: Use) -> Tensor:
         """The weights of a group: (F or 1, K1, K2)."""
@@ -197,6 +237,14 @@ def _count_reads(plan: Plan) -> dict[int, list[int]]:
             for place in slots:
                 counts[width][place] += 1
     return counts
+
+
+def _product_of_logs(branch: Branch, fold: int, logs: Mapping[Key, Tensor]) -> Tensor:
+    """log ∫ |ℓ_k|² of a product of layers over different variables: (K,)."""
+    factors = [logs[width, slots[fold]] for width, slots in branch.factors]
+    if branch.kind == "kronecker":
+        return reduce(lambda a, b: (a.unsqueeze(1) + b).flatten(), factors)
+    return reduce(torch.add, factors)
 
 
 class _Sweep(torch.autograd.Function):

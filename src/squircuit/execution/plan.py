@@ -12,15 +12,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias, final
+
+from torch import Tensor
 
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.summary import table
-from squircuit.families import InputFunctions
+from squircuit.families import Family, InputFunctions
 
 Slots: TypeAlias = range | tuple[int, ...]  #: places in a pool: a stretch, or scattered
+Key: TypeAlias = tuple[int, int]  #: a layer: its width and its place in the pool
 
 
 @final
@@ -83,7 +87,9 @@ class InputGroup:
 
     units: int
     writes: range
-    variables: tuple[int, ...]
+    blocks: tuple[
+        tuple[int, ...], ...
+    ]  #: the variables of each fold, in the order of the family's coordinates
     family: InputFunctions
     weight: Use | None
     first_row: int
@@ -91,7 +97,23 @@ class InputGroup:
 
     @property
     def folds(self) -> int:
-        return len(self.variables)
+        return len(self.blocks)
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """The variable of each fold; StructureError where layers are over several at once."""
+        if self.family.dimension > 1:
+            self.family.of_one_variable()
+        return tuple(variable for (variable,) in self.blocks)
+
+    def at(self, x: Tensor, fold: int) -> Tensor:
+        """The columns of one fold, as its family takes them: rows (n, d) → (n,), or (n, D) of a block."""
+        return x[:, self.blocks[fold][0] if isinstance(self.family, Family) else list(self.blocks[fold])]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The variables of all folds, one after the other."""
+        return tuple(variable for block in self.blocks for variable in block)
 
 
 @final
@@ -134,7 +156,7 @@ class Plan:
     groups: tuple[Group, ...]
     pools: Mapping[int, int]  #: width K -> number of layers N_K
     stacks: tuple[Stack, ...]
-    roots: tuple[tuple[int, int], ...]  #: width and place of every root layer
+    roots: tuple[Key, ...]  #: every root layer
 
     @property
     def input_groups(self) -> list[InputGroup]:
@@ -144,12 +166,26 @@ class Plan:
     @property
     def branches(self) -> tuple[Branch, ...]:
         """The inputs of all sums and products."""
-        return tuple(branch for group in self.groups for branch in _branches(group))
+        return tuple(branch for group in self.groups for branch in branches_of(group))
 
     @property
     def has_cross_terms(self) -> bool:
         """Some sum has several inputs: their inner products count unless they are orthogonal."""
         return any(isinstance(group, SumGroup) and len(group.branches) > 1 for group in self.groups)
+
+    @cached_property
+    def squares_suffice(self) -> frozenset[Key]:
+        """The layers of which ∫ |ℓ_k|² of every unit is enough, and no ∫ ℓ_j ℓ_k* of two units is asked.
+
+        Roots are such, where no layer reads them; so are the factors of a product that is such, because the
+        square of a product is the product of the squares. A sum asks for all inner products of its inputs.
+        """
+        crossed: set[Key] = set()
+        for group in reversed(self.groups):
+            for fold, place in enumerate(group.writes):
+                if isinstance(group, SumGroup) or (group.units, place) in crossed:
+                    crossed |= {(k, slots[fold]) for b in branches_of(group) for k, slots in b.factors}
+        return frozenset((g.units, place) for g in self.groups for place in g.writes) - crossed
 
     def __str__(self) -> str:
         rows = [
@@ -165,7 +201,69 @@ class Plan:
         return table(("group", "folds", "units", "reads", "how", "weight"), rows, right={1, 2})
 
 
-def _branches(group: Group) -> tuple[Branch, ...]:
+@final
+@dataclass(frozen=True, eq=False)
+class Crossed:
+    """The part of a plan of which inner products of units are asked, see :func:`part_with_inner_products`."""
+
+    groups: tuple[Group, ...]  #: of the whole plan
+    plan: Plan  #: of these groups alone; its roots are what the rest of the whole plan asks for
+    names: tuple[Key, ...]  #: of these roots in the whole plan
+
+
+def part_with_inner_products(plan: Plan) -> Crossed:
+    """The groups that hold sums, or layers of which not only squares are asked, and all that they read."""
+    kept: list[Group] = []
+    read: set[Key] = set()
+    asked: dict[Key, None] = dict.fromkeys(plan.roots)
+    for group in reversed(plan.groups):
+        keys = {(group.units, place) for place in group.writes}
+        below = [(k, place) for b in branches_of(group) for k, slots in b.factors for place in slots]
+        if isinstance(group, SumGroup) or keys & read or not keys <= plan.squares_suffice:
+            kept.append(group)
+            read.update(below)
+        else:
+            asked.update(dict.fromkeys(below))
+    if len(kept) == len(plan.groups):
+        return Crossed(plan.groups, plan, plan.roots)
+    kept.reverse()
+    moved, pools = _packed(kept)
+    names = tuple(key for key in asked if key in moved)
+    roots = tuple((width, moved[width, place]) for width, place in names)
+    return Crossed(tuple(kept), Plan(tuple(_moved(g, moved) for g in kept), pools, plan.stacks, roots), names)
+
+
+def _packed(groups: Sequence[Group]) -> tuple[dict[Key, int], dict[int, int]]:
+    """New places of the layers of some groups, one after the other, and the sizes of their pools."""
+    moved: dict[Key, int] = {}
+    pools: dict[int, int] = defaultdict(int)
+    for group in groups:
+        for place in group.writes:
+            moved[group.units, place] = pools[group.units]
+            pools[group.units] += 1
+    return moved, dict(pools)
+
+
+def _moved(group: Group, moved: Mapping[Key, int]) -> Group:
+    """A group whose layers, and those that it reads, have other places in their pools."""
+
+    def places(width: int, slots: Slots) -> Slots:
+        return _slots([moved[width, place] for place in slots])
+
+    def branch(item: Branch) -> Branch:
+        return replace(item, reads=tuple(places(k, slots) for k, slots in item.factors))
+
+    start = moved[group.units, group.writes.start]
+    writes = range(start, start + len(group.writes))
+    if isinstance(group, SumGroup):
+        return replace(group, writes=writes, branches=tuple(branch(item) for item in group.branches))
+    if isinstance(group, ProductGroup):
+        return replace(group, writes=writes, branch=branch(group.branch))
+    return replace(group, writes=writes)
+
+
+def branches_of(group: Group) -> tuple[Branch, ...]:
+    """The inputs of the sums or the products of a group; none of input layers."""
     if isinstance(group, InputGroup):
         return ()
     return group.branches if isinstance(group, SumGroup) else (group.branch,)
@@ -174,7 +272,7 @@ def _branches(group: Group) -> tuple[Branch, ...]:
 def _inputs(group: Group) -> tuple[str, str]:
     if isinstance(group, InputGroup):
         return type(group.family).__name__, f"rows {group.first_row} to {group.first_row + group.units - 1}"
-    branches = _branches(group)
+    branches = branches_of(group)
     reads = " + ".join(f"{b.kind} " + "×".join(map(str, b.widths)) for b in branches)
     scattered = any(not isinstance(slots, range) for b in branches for slots in b.reads)
     return reads, "by index" if scattered else "in place"
@@ -249,11 +347,11 @@ class _Planner:
         return [layer for layer in self.circuit.layers if isinstance(layer, Sum) or layer in kept]
 
     def _shared_parameters(self) -> set[Parameter]:
-        uses: dict[Parameter, set[tuple[int, int]]] = defaultdict(set)
+        uses: dict[Parameter, set[tuple[tuple[int, ...], int]]] = defaultdict(set)
         for i, layer in enumerate(self.circuit.layers):
             if isinstance(layer, Input | Sum) and layer.weight is not None:
                 # blocks of rows for layers over one variable are no tie: each has its own rows
-                place = (layer.variable, 0) if isinstance(layer, Input) else (-1, i)
+                place = (layer.variables, 0) if isinstance(layer, Input) else ((), i)
                 uses[layer.weight].add(place)
         return {parameter for parameter, places in uses.items() if len(places) > 1}
 
@@ -316,8 +414,8 @@ class _Planner:
             for name in first.parameters
         }
         use = self._use(weights, "input") if weights else None
-        variables = tuple(m.variable for m in members)
-        return InputGroup(first.units, writes, variables, first.family, use, first.first_row, learnt)
+        blocks = tuple(m.variables for m in members)
+        return InputGroup(first.units, writes, blocks, first.family, use, first.first_row, learnt)
 
     def _use(self, parameters: Sequence[Parameter], kind: str) -> Use:
         """The stack of these parameters, made if there is none yet."""
@@ -375,7 +473,7 @@ def _as_input(layer: Layer) -> Input | None:
     (bare,) = layer.inputs
     if not isinstance(bare, Input) or bare.weight is not None:
         return None
-    return Input(bare.variable, bare.family, weight=layer.weight, parameters=bare.parameters)
+    return Input(bare.variables, bare.family, weight=layer.weight, parameters=bare.parameters)
 
 
 def _slots(places: list[int]) -> Slots:

@@ -4,7 +4,7 @@ Orthonormal: :class:`Categorical` for discrete variables; :class:`Fourier` and :
 interval; :class:`Hermite` on the line; :class:`Laguerre` on a half-line; :class:`Orthonormalised` for any
 other, such as :class:`BSpline`; :class:`Bins` for spikes; :class:`Transformed` for any of them after a
 :class:`Monotone` map that is fitted to data. Not orthonormal, the baseline: :class:`Gaussian`.
-:class:`Conjugated` and :class:`Product` arise in the algebra of circuits, :class:`Together` where queries
+:class:`Conjugated` and :class:`Product` arise in the algebra of circuits, :class:`Concatenated` where queries
 join layers.
 
 Of several variables at once, a *block*: :class:`MultivariateGaussian`, and :class:`OrthonormalisedBlock`.
@@ -12,11 +12,14 @@ Of several variables at once, a *block*: :class:`MultivariateGaussian`, and :cla
 
 from __future__ import annotations
 
+import warnings
+
 from squircuit.families.base import Family, InputFunctions, Values
 from squircuit.families.bins import Bins
 from squircuit.families.block import BlockFamily
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
+from squircuit.families.concatenated import Concatenated
 from squircuit.families.conjugated import Conjugated
 from squircuit.families.domain import Domain, Finite, HalfLine, Interval, Line
 from squircuit.families.fourier import Fourier
@@ -30,7 +33,6 @@ from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.orthonormalised_block import OrthonormalisedBlock
 from squircuit.families.product import Product
 from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
-from squircuit.families.together import Together
 from squircuit.families.transformed import Transformed
 
 __all__ = [
@@ -57,9 +59,17 @@ __all__ = [
     "Orthonormalised",
     "OrthonormalisedBlock",
     "Product",
-    "Together",
+    "Concatenated",
     "Transformed",
     "Values",
     "family_from_dict",
     "family_to_dict",
 ]
+
+
+def __getattr__(name: str) -> type[Family]:
+    """The class under the name that it had before."""
+    if name != "Together":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("families.Together is now families.Concatenated", DeprecationWarning, stacklevel=2)
+    return Concatenated

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError, StructureError
 from squircuit.families.base import InputFunctions, Values, as_real
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain, Domains
-from squircuit.families.untraced import untraced
 
 Pattern = Sequence[bool]
 """Which of the D coordinates are observed."""
@@ -31,12 +31,18 @@ class BlockFamily(InputFunctions):
     has no closed form is refused with a StructureError: no grid of several variables is integrated over.
 
     A new block family is a final frozen dataclass that defines ``size``, :attr:`domains`,
-    ``_separate_functions``, ``_pairs``, ``inner``, ``integrals`` and :meth:`sample_square`.
+    ``_separate_functions``, ``_cross``, ``_partial``, ``inner``, ``integrals`` and :meth:`sample_square`.
     """
 
     @abstractmethod
-    def _pairs(self, x: Tensor, observed: Pattern, values: Values) -> tuple[Tensor, Tensor]:
-        """:meth:`pair_integrals` at points inside the domain, with all values."""
+    def _cross(
+        self, other: BlockFamily, x: Tensor, observed: Pattern, values: Values, other_values: Values
+    ) -> tuple[Tensor, Tensor]:
+        """:meth:`cross_integrals` at points inside the domain, with all values; something is observed."""
+
+    @abstractmethod
+    def _partial(self, x: Tensor, observed: Pattern, values: Values) -> Tensor:
+        """:meth:`partial_integrals` at points inside the domain, with all values; something is observed."""
 
     def _within(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._inside(x, (True,) * self.dimension)
@@ -98,14 +104,40 @@ class BlockFamily(InputFunctions):
             tensor([[[1.0000, 0.6065],
                      [0.6065, 1.0000]]], dtype=torch.float64)
         """
+        return self.cross_integrals(self, x, observed, values, values)
+
+    def cross_integrals(
+        self,
+        other: BlockFamily,
+        x: Tensor,
+        observed: Pattern,
+        values: Values | None = None,
+        other_values: Values | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """∫ f_j(x) g_k(x)* dx_M of this family f and another g, as R e^s; see :meth:`pair_integrals`.
+
+        Returns:
+            R, (..., n, m), and s, (...,).
+        """
+        self.require_same_domains(other)
         x = as_real(x).double()
         pattern = self._pattern(observed)
         if not any(pattern):
-            gram = self.gram(values)
-            return gram.expand(*x.shape[:-1], -1, -1), x.new_zeros(x.shape[:-1])
+            inner = self.gram(values) if other is self else self.inner(other, values, other_values)
+            return inner.expand(*x.shape[:-1], -1, -1), x.new_zeros(x.shape[:-1])
         inside, within = self._inside(x, pattern)
-        pairs, scale = self._pairs(within, pattern, self._resolve(values, x))
+        given = self._resolve(values, x), other._resolve(other_values, x)
+        pairs, scale = self._cross(other, within, pattern, *given)
         return torch.where(inside[..., None, None], pairs, 0.0), scale.detach()
+
+    def partial_integrals(self, x: Tensor, observed: Pattern, values: Values | None = None) -> Tensor:
+        """∫ f_k(x) dx_M of the functions themselves at the observed coordinates of the points: (..., n)."""
+        x = as_real(x).double()
+        pattern = self._pattern(observed)
+        if not any(pattern):
+            return self.integrals(values).expand(*x.shape[:-1], -1)
+        inside, within = self._inside(x, pattern)
+        return torch.where(inside[..., None], self._partial(within, pattern, self._resolve(values, x)), 0.0)
 
     def log_squares(self, x: Tensor, observed: Pattern, values: Values | None = None) -> Tensor:
         """log ∫ |f_k(x)|² dx_M at the observed coordinates of the points; −inf outside the domain.
@@ -130,7 +162,7 @@ class BlockFamily(InputFunctions):
 
     def _log_squares(self, x: Tensor, observed: Pattern, values: Values) -> Tensor:
         """:meth:`log_squares` at points inside the domain, with all values."""
-        pairs, scale = self._pairs(x, observed, values)
+        pairs, scale = self._cross(self, x, observed, values, values)
         squares = pairs.diagonal(dim1=-2, dim2=-1).real
         positive = squares > 0
         logs = torch.where(positive, squares, 1.0).log() + scale[..., None]
@@ -222,7 +254,7 @@ def places(observed: Pattern) -> tuple[list[int], list[int]]:
     return seen, [v for v, is_seen in enumerate(observed) if not is_seen]
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=1024)
 def _domains(domains: tuple[Domain, ...]) -> Domains:
     with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode

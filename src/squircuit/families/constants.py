@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from squircuit.families.untraced import untraced
+from squircuit.families.compiler import opaque_to_compiler
 
 
 def constant(numbers: float | tuple[float, ...], like: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def constant(numbers: float | tuple[float, ...], like: Tensor) -> Tensor:
     return _constant(numbers, like.dtype, like.device)
 
 
-@untraced  # traced through, the cache would be lost
+@opaque_to_compiler  # traced through, the cache would be lost
 @lru_cache(maxsize=4096)
 def _constant(numbers: float | tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False):  # the result outlives the caller's mode

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from squircuit.families.checks import is_finite, wrong
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.constants import constant
 from squircuit.families.domain import Domain, Interval, Line
 from squircuit.families.knots import normal_scores
-from squircuit.families.untraced import untraced
 
 NEAREST = 4.0
 """The least ρ of a Bernstein ellipse without singularities: 16 nodes then err by 4⁻³², below rounding."""
@@ -191,7 +191,7 @@ class Monotone:
         object.__setattr__(self, name, tuple(float(number) for number in numbers))
 
 
-@untraced  # traced through, the cache would be lost
+@opaque_to_compiler  # traced through, the cache would be lost
 @lru_cache(maxsize=4096)
 def _pieces(t: Monotone) -> tuple[tuple[float, ...], ...]:
     """x_k, w, y_k, h, s, d_k and d_{k+1} of every piece."""
@@ -202,7 +202,7 @@ def _pieces(t: Monotone) -> tuple[tuple[float, ...], ...]:
     return x[:-1], width, y[:-1], rise, slope, d[:-1], d[1:]
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=1024)
 def _singularities(t: Monotone, device: torch.device) -> Tensor:
     """Where t or √t′ of each piece, continued to the complex plane, is not analytic: (K + 1, 4), with tails.

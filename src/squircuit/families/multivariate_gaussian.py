@@ -14,6 +14,7 @@ from squircuit.errors import ParameterError
 from squircuit.families.base import InputFunctions, Values, device_of
 from squircuit.families.block import BlockFamily, Pattern, places
 from squircuit.families.checks import is_finite, require_count, require_flag, wrong
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain, Line
 from squircuit.families.gaussian_algebra import (
     draw_square,
@@ -23,7 +24,7 @@ from squircuit.families.gaussian_algebra import (
     squared_distances,
     triangular,
 )
-from squircuit.families.untraced import untraced
+from squircuit.families.monotone import Monotone
 
 COVARIANCES = ("full", "diagonal", "tied", "low-rank")
 
@@ -80,7 +81,7 @@ class MultivariateGaussian(BlockFamily):
     dimension: int
     covariance: str = "full"
     rank: int | None = None
-    columns: tuple[Any, ...] | None = None
+    columns: tuple[Monotone | None, ...] | None = None
     learnable: bool = True
     start: tuple[tuple[float, ...], ...] | None = None
 
@@ -94,9 +95,8 @@ class MultivariateGaussian(BlockFamily):
             raise wrong(self, "rank", f"does not go with covariance={self.covariance!r}", self._rank_fix)
         if self.rank is not None:
             require_count(self, "rank")
-        if self.columns is not None and len(self.columns) != self.dimension:
-            fix = f"pass a tuple of {self.dimension} transforms, None where there is none"
-            raise wrong(self, "columns", f"has {len(self.columns)} entries", fix)
+        if self.columns is not None:
+            self._check_columns()
         if self.start is not None:
             self._check_start()
 
@@ -110,7 +110,7 @@ class MultivariateGaussian(BlockFamily):
         means: Any,
         covariances: Any,
         covariance: str = "full",
-        columns: tuple[Any, ...] | None = None,
+        columns: tuple[Monotone | None, ...] | None = None,
         learnable: bool = False,
     ) -> MultivariateGaussian:
         """The family with given means and covariances, which are kept in it.
@@ -152,8 +152,12 @@ class MultivariateGaussian(BlockFamily):
 
     @property
     def domains(self) -> tuple[Domain, ...]:
-        columns = self.columns or (None,) * self.dimension
-        return tuple(Line() if column is None else column.domain for column in columns)
+        return tuple(Line() if column is None else column.domain for column in self._transforms)
+
+    @property
+    def _transforms(self) -> tuple[Monotone | None, ...]:
+        """The transform of each variable, None where it is the identity."""
+        return (None,) * self.dimension if self.columns is None else self.columns
 
     @property
     def has_unit_norms(self) -> bool:
@@ -180,13 +184,20 @@ class MultivariateGaussian(BlockFamily):
         constant = log_determinant(factor) + len(seen) / 2 * math.log(2 * math.pi)
         return log_slope[..., None] - constant - distances / 2
 
-    def _pairs(self, x: Tensor, observed: Pattern, values: Values) -> tuple[Tensor, Tensor]:
+    def _cross(
+        self, other: BlockFamily, x: Tensor, observed: Pattern, values: Values, other_values: Values
+    ) -> tuple[Tensor, Tensor]:
         """√p_j(x_O) √p_k(x_O) times the overlap of the square roots of what is left, given x_O."""
+        if not isinstance(other, MultivariateGaussian):
+            pairs, scale = other._cross(self, x, observed, other_values, values)
+            return pairs.mH.resolve_conj(), scale
+        self._require_same_columns(other)
         halves = self._log_squares(x, observed, values) / 2
-        logs = halves[..., :, None] + halves[..., None, :]
+        others = halves if other is self else other._log_squares(x, observed, other_values) / 2
+        logs = halves[..., :, None] + others[..., None, :]
         if not all(observed):
-            given = self._given(x, observed, values)
-            logs = logs + log_overlaps(*given, *given)
+            given, beside = self._given(x, observed, values), other._given(x, observed, other_values)
+            logs = logs + log_overlaps(*given, *beside)
         largest = logs.detach().amax(dim=(-2, -1))
         return (logs - largest[..., None, None]).exp(), largest
 
@@ -226,21 +237,32 @@ class MultivariateGaussian(BlockFamily):
                 kind = type(other).__name__
                 raise self.no_closed_form("its overlap", f"{kind} is no Gaussian", f"use no {kind} beside it")
             return other.inner(self, other_values, values).mH.resolve_conj()
-        if (self.columns or ()) != (other.columns or ()):
-            raise self.no_closed_form(
-                "the overlap of Gaussians", "their columns are transformed differently", "use equal columns"
-            )
+        self._require_same_columns(other)
         everything = list(range(self.dimension))
         here, there = self._gaussians(everything, values), other._gaussians(everything, other_values)
         return log_overlaps(*here, *there).exp()
 
+    def _require_same_columns(self, other: MultivariateGaussian) -> None:
+        if self._transforms != other._transforms:
+            raise self.no_closed_form(
+                "the overlap of Gaussians", "their columns are transformed differently", "use equal columns"
+            )
+
     def integrals(self, values: Values | None = None) -> Tensor:
-        if any(column is not None for column in self.columns or ()):
+        self._require_no_columns()
+        _, factor = self._gaussians(list(range(self.dimension)), values)
+        return _log_integral(factor).exp()
+
+    def _partial(self, x: Tensor, observed: Pattern, values: Values) -> Tensor:
+        self._require_no_columns()
+        rest = _log_integral(self._given(x, observed, values).factor)
+        return (self._log_squares(x, observed, values) / 2 + rest).exp()
+
+    def _require_no_columns(self) -> None:
+        if any(column is not None for column in self._transforms):
             raise self.no_closed_form(
                 "the integral of the functions themselves", "their columns are transformed", "use no columns"
             )
-        _, factor = self._gaussians(list(range(self.dimension)), values)
-        return (log_determinant(factor) / 2 + self.dimension / 4 * math.log(8 * math.pi)).exp()
 
     def sample(
         self,
@@ -282,13 +304,13 @@ class MultivariateGaussian(BlockFamily):
         """The rows with t⁻¹ of what was drawn at the coordinates that were left."""
         rows = x.double().clone()
         for i, v in enumerate(left):
-            column = None if self.columns is None else self.columns[v]
+            column = self._transforms[v]
             rows[:, v] = t[:, i] if column is None else column.inverse(t[:, i])
         return rows
 
     def _transformed(self, x: Tensor, seen: list[int]) -> tuple[Tensor, Tensor]:
         """t of the coordinates that are seen, (..., O), and log ∏ t′ of them, (...,)."""
-        columns = [None if self.columns is None else self.columns[v] for v in seen]
+        columns = [self._transforms[v] for v in seen]
         if not any(column is not None for column in columns):
             there = x if len(seen) == x.shape[-1] else x[..., seen]
             return there, x.new_zeros(x.shape[:-1])
@@ -333,6 +355,15 @@ class MultivariateGaussian(BlockFamily):
     def _fixed(self, device: torch.device) -> Values:
         return {name: value.to(device) for name, value in self._initial().items()}
 
+    def _check_columns(self) -> None:
+        given = tuple(self.columns or ())
+        fix = f"pass a tuple of {self.dimension} maps onto the line, None where there is none"
+        if len(given) != self.dimension or not all(t is None or isinstance(t, Monotone) for t in given):
+            raise wrong(self, "columns", f"are not {self.dimension} maps", fix)
+        if any(t is not None and t.image != Line() for t in given):  # a Gaussian has mass everywhere
+            raise wrong(self, "columns", "has a map onto an interval only", fix)
+        object.__setattr__(self, "columns", given)
+
     def _check_start(self) -> None:
         shapes = list(self._shapes().values())
         counts = [math.prod(shape) for shape in shapes]
@@ -363,11 +394,16 @@ class MultivariateGaussian(BlockFamily):
         return found
 
 
+def _log_integral(factor: Tensor) -> Tensor:
+    """log ∫ N(t; μ, C)^½ dt = ¼ log |C| + M/4 log 8π: (n, M, M) or (n, M) → (n,)."""
+    return log_determinant(factor) / 2 + factor.shape[-1] / 4 * math.log(8 * math.pi)
+
+
 def _numbers(value: Any) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64)
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=256)
 def _start(family: MultivariateGaussian) -> Values:
     with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode

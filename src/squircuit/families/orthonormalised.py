@@ -12,9 +12,9 @@ from torch import Tensor
 from squircuit.errors import ParameterError
 from squircuit.families.base import Family, Values
 from squircuit.families.checks import wrong
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.conjugated import conjugate_of
 from squircuit.families.domain import Domain
-from squircuit.families.untraced import untraced
 
 CONDITION_LIMIT = 1e10
 
@@ -107,14 +107,14 @@ def _mixing(base: Family, device: torch.device | None = None) -> Tensor:
     return _moved_mixing(base, device) if device is not None else _cached_mixing(base)
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=1024)
 def _moved_mixing(base: Family, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False), torch.no_grad():
         return _cached_mixing(base).to(device)
 
 
-@untraced  # traced through, the cache would be lost
+@opaque_to_compiler  # traced through, the cache would be lost
 @lru_cache(maxsize=1024)
 def _cached_mixing(base: Family) -> Tensor:
     # The result outlives the caller's mode: an inference tensor could not be trained through later.

@@ -13,8 +13,8 @@ from squircuit.errors import ParameterError
 from squircuit.families.base import InputFunctions, Values
 from squircuit.families.block import BlockFamily, Pattern
 from squircuit.families.checks import wrong
+from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain
-from squircuit.families.untraced import untraced
 
 CONDITION_LIMIT = 1e6
 """Of Gram matrices. Overlaps have 16 digits, whose errors the inverse enlarges by the condition number."""
@@ -84,10 +84,18 @@ class OrthonormalisedBlock(BlockFamily):
         rows, scale = self.base.evaluate_scaled(x)
         return (rows @ _mixing(self.base, x.device)).to(dtype), scale
 
-    def _pairs(self, x: Tensor, observed: Pattern, values: Values) -> tuple[Tensor, Tensor]:
-        pairs, scale = self.base.pair_integrals(x, observed)
+    def _cross(
+        self, other: BlockFamily, x: Tensor, observed: Pattern, values: Values, other_values: Values
+    ) -> tuple[Tensor, Tensor]:
         mixing = _mixing(self.base, x.device)
-        return mixing.mT @ pairs @ mixing.conj(), scale
+        if other == self:
+            pairs, scale = self.base.pair_integrals(x, observed)
+            return mixing.mT @ pairs @ mixing.conj(), scale
+        pairs, scale = self.base.cross_integrals(other, x, observed, None, other_values)
+        return mixing.mT @ pairs, scale
+
+    def _partial(self, x: Tensor, observed: Pattern, values: Values) -> Tensor:
+        return self.base.partial_integrals(x, observed) @ _mixing(self.base, x.device)
 
     def inner(
         self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
@@ -116,7 +124,7 @@ class OrthonormalisedBlock(BlockFamily):
         )
 
 
-@untraced
+@opaque_to_compiler
 @lru_cache(maxsize=1024)
 def _mixing(base: BlockFamily, device: torch.device) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
@@ -124,7 +132,7 @@ def _mixing(base: BlockFamily, device: torch.device) -> Tensor:
         return _cached_mixing(base).to(device)
 
 
-@untraced  # traced through, the cache would be lost
+@opaque_to_compiler  # traced through, the cache would be lost
 @lru_cache(maxsize=1024)
 def _cached_mixing(base: BlockFamily) -> Tensor:
     with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode

@@ -12,6 +12,7 @@ from squircuit.families.base import InputFunctions
 from squircuit.families.bins import Bins
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
+from squircuit.families.concatenated import Concatenated
 from squircuit.families.conjugated import Conjugated
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
@@ -23,7 +24,6 @@ from squircuit.families.multivariate_gaussian import MultivariateGaussian
 from squircuit.families.orthonormalised import Orthonormalised
 from squircuit.families.orthonormalised_block import OrthonormalisedBlock
 from squircuit.families.product import Product
-from squircuit.families.together import Together
 from squircuit.families.transformed import Transformed
 from squircuit.storage.words import one_line
 
@@ -48,10 +48,12 @@ FAMILIES: tuple[type[InputFunctions], ...] = (
     Orthonormalised,
     OrthonormalisedBlock,
     Product,
-    Together,
+    Concatenated,
     Transformed,
 )
 
+NAMES_OF_BEFORE: dict[str, type[InputFunctions]] = {"Together": Concatenated}
+"""In files that were written when a class was called otherwise."""
 MIXED = (Orthonormalised.__name__, OrthonormalisedBlock.__name__)
 
 
@@ -143,8 +145,8 @@ def _names(kind: object) -> list[str]:
 
 def _kind(name: object) -> type[InputFunctions]:
     kinds = {kind.__name__: kind for kind in FAMILIES}
-    if isinstance(name, str) and name in kinds:
-        return kinds[name]
+    if isinstance(name, str) and name in kinds | NAMES_OF_BEFORE:
+        return (kinds | NAMES_OF_BEFORE)[name]
     nearest = get_close_matches(_short(name), kinds, n=1, cutoff=0.0)[0]
     raise FormatError(
         f"unknown family {_short(name)}. Fix: did you mean {nearest!r}? Known: {', '.join(kinds)}."

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from squircuit.execution.log_scales import log_sum
 from squircuit.execution.precision import recomputed, tf32
-from squircuit.execution.scaled import log_sum
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import (
     Evidence,
@@ -21,7 +21,7 @@ from squircuit.inference.normalisation import require_density
 from squircuit.inference.upward.batches import batches, blocks
 from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.messages import Messages, log_total, log_totals, messages
-from squircuit.inference.upward.unit_scales import log_totals_by_unit, needs_unit_scales
+from squircuit.inference.upward.unit_scales import log_totals_by_unit, needs_unit_scales, without_unit_scales
 
 
 @tf32(False)
@@ -109,7 +109,8 @@ def _log_totals(snapshot: Snapshot, evidence: Evidence, together: bool = True) -
     parts, references, doubtful, rows = zip(*_parts(snapshot, evidence, together), strict=True)
     order = torch.cat(rows).argsort()
     log_p, taken, doubts = (torch.cat(each)[order] for each in (parts, references, doubtful))
-    far = needs_unit_scales(snapshot, evidence.x, evidence.missing, log_p.dtype)
+    shared = without_unit_scales(snapshot)
+    far = needs_unit_scales(snapshot, evidence.x, evidence.missing, log_p.dtype, shared)
     zero = (log_p == -torch.inf).any(dim=1)
     if log_p.dtype == torch.float32:
         exact = snapshot.doubled()
@@ -118,7 +119,7 @@ def _log_totals(snapshot: Snapshot, evidence: Evidence, together: bool = True) -
         ), taken
     if together:
         log_p = recomputed(log_p, doubts, lambda lost: _log_totals(snapshot, evidence.take(lost), False)[0])
-    if not is_discrete(snapshot.circuit):  # nothing else is too small for a scale of its layer
+    if shared and not is_discrete(snapshot.circuit):  # nothing else is too small for a scale of its layer
         far |= zero
     return recomputed(log_p, far, lambda lost: _far(snapshot, evidence.take(lost), taken[lost])), taken
 
@@ -148,6 +149,6 @@ def _parts(
     for batch in batches(snapshot, evidence, together):
         schedule = snapshot.schedule(evidence.missing[batch])
         for rows in blocks(batch, schedule):
-            leaves = InputMessages(snapshot, evidence.x[rows], evidence.missing[rows])
-            found = Messages(leaves, schedule)
-            yield log_totals(found), leaves.reference_table(), found.doubtful, rows
+            inputs = InputMessages(snapshot, evidence.x[rows], evidence.missing[rows])
+            found = Messages(inputs, schedule)
+            yield log_totals(found), inputs.reference_table(), found.doubtful, rows

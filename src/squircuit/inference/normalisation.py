@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Parameter
-from squircuit.circuits.mixture import separated
+from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import ParameterError, StructureError
 from squircuit.execution.plan import Plan, Stack

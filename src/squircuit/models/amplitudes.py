@@ -7,8 +7,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs
+from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs, points
+from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
+from squircuit.execution.unit_squares import has_no_sums, log_unit_squares
 from squircuit.models.weights import StackedWeights
 
 
@@ -23,16 +25,27 @@ class Amplitudes:
     def __init__(self, network: Network) -> None:
         self._network, self._groups = network, network.plan.input_groups
         self._together = LocationScaleInputs(self._groups)
+        self.has_unit_scales = has_no_sums(network.plan)
 
     def log_density(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
         """log Σ_r π_r |c_r(x)|² in a precision, not divided by Z: (n, d) → (n,)."""
+        if self.has_unit_scales:
+            return log_sum(self._log_squares(weights, x, real), dim=1)
         return _log_mixed(*self._roots(weights, x, real))
 
     def log_densities(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
         """The same sum over the units r of every root layer by itself: (n, d) → (n, M)."""
         units = [root.units for root in weights.structure.roots]
+        if self.has_unit_scales:
+            parts = torch.split(self._log_squares(weights, x, real), units, dim=1)
+            return torch.stack([log_sum(part, dim=1) for part in parts], dim=1)
         roots = (torch.split(each, units) for each in self._roots(weights, x, real))
         return torch.stack([_log_mixed(*each) for each in zip(*roots, strict=True)], dim=1)
+
+    def _log_squares(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
+        """log π_r |c_r(x)|² of circuits without sums, in double precision: (n, R)."""
+        logs = log_unit_squares(self._network, _doubled(x), weights.stacks(), weights.family_values)
+        return logs + weights.log_mixture(real)
 
     def _roots(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """|v_r|² (R, n), s_r (R, n) and log π_r (R,) of the root units, c_r = v_r exp(s_r)."""
@@ -44,8 +57,8 @@ class Amplitudes:
         self, weights: StackedWeights, x: Tensor, real: torch.dtype
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """The outputs of the input groups and their log-scales."""
-        x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
-        columns = [x.index_select(1, self._network.index(g.variables, x.device)).T for g in self._groups]
+        x = _doubled(x)
+        columns = [points(group, x, self._network.index(group.columns, x.device)) for group in self._groups]
         functions, stacks = self._together.functions(columns, real), weights.stacks()
         outputs = []
         for number, group in enumerate(self._groups):
@@ -54,6 +67,11 @@ class Amplitudes:
             parts = group, columns[number], weight, values, weights.dtype_in(real), functions.get(number)
             outputs.append(evaluate_inputs(*parts))
         return [out for out, _ in outputs], [scale for _, scale in outputs]
+
+
+def _doubled(x: Tensor) -> Tensor:
+    """Floats in double precision, until locations have been subtracted."""
+    return x.double() if x.is_floating_point() else x
 
 
 def _log_mixed(squares: Tensor, scales: Tensor, log_mixture: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import StructureError
+from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
-from squircuit.execution.scaled import log_sum
 from squircuit.families import InputFunctions
 from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, has_gaps, require_data
@@ -83,6 +83,8 @@ class Density:
         Products of tiny factors vanish in single precision first; and a unit that is zero beside others of
         its layer counts where another variable makes up for it.
         """
+        if self.amplitudes.has_unit_scales:
+            return log_p
         zero = log_p == -torch.inf
         lost = zero if zero.ndim == 1 else zero.any(dim=1)
         if self._may_spread:
@@ -101,10 +103,10 @@ class Density:
     @cached_property
     def _may_spread(self) -> bool:
         """Far from the data the units of a layer may differ by more than a float holds."""
-        families: dict[int, list[InputFunctions]] = {}
+        families: dict[tuple[int, ...], list[InputFunctions]] = {}
         for group in self.network.plan.input_groups:
-            for variable in group.variables:
-                families.setdefault(variable, []).append(group.family)
+            for block in group.blocks:
+                families.setdefault(block, []).append(group.family)
         return any(may_spread(each) for each in families.values())
 
     def _needed_precision(self, weights: StackedWeights) -> torch.dtype:

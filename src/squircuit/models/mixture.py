@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter
-from squircuit.circuits.mixture import mixed
+from squircuit.circuits.root_layers import mixed
 from squircuit.errors import ParameterError, Wording
 from squircuit.execution.precision import double
 from squircuit.inference.normalisation import polished

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.data import Schema
-from squircuit.execution.scaled import log_sum
+from squircuit.execution.log_scales import log_sum
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.models.call import EVALUATION, Call
 from squircuit.models.density import Density

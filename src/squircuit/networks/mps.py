@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import ParameterError
 from squircuit.networks.arrays import as_tensors, is_index
 from squircuit.networks.chain import chain

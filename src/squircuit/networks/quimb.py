@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.networks.arrays import as_tensor
 from squircuit.networks.chain import chain

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, final
 import torch
 from torch import Tensor
 
-from squircuit.circuits.order import postorder
+from squircuit.circuits.postorder import postorder
 from squircuit.errors import ParameterError, StructureError
 from squircuit.networks.arrays import as_tensor, common_dtype, is_index
 from squircuit.regions.scope import Scope, describe

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.networks.arrays import as_tensors, is_index
 from squircuit.networks.site import Child, Site, canonicalise, dimensions, merged, scopes

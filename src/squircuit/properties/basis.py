@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.data import as_variables
@@ -19,6 +19,7 @@ from squircuit.regions.scope import Scope, describe
 
 UNCLEAR = "some functions are too small beside the terms that they are made of: rounding hides their products"
 
+BLOCKS = "decided for input layers over the same integrated variables only, not for those over"
 UNITS_LIMIT = 1 << 16
 """Layers with more units than this are not gone through unit by unit."""
 
@@ -38,7 +39,7 @@ def basis_scopes(circuit: Circuit) -> Iterator[tuple[Layer, list[BasisScope]]]:
 
 def _layer_scopes(circuit: Circuit, layer: Layer, known: dict[Layer, list[BasisScope]]) -> list[BasisScope]:
     if isinstance(layer, Input):
-        return [{layer.variable: frozenset({(layer, row)})} for row in range(layer.units)]
+        return [dict.fromkeys(layer.variables, frozenset({(layer, row)})) for row in range(layer.units)]
     inputs = [known[item] for item in layer.inputs]
     if isinstance(layer, Sum):
         units = [unit for scopes in inputs for unit in scopes]
@@ -143,6 +144,9 @@ def is_regular_orthogonal(
 def _inputs_orthogonal(circuit: Circuit, chosen: Scope, name: str, tolerance: float) -> Verdict:
     unclear = ""
     for a, b in input_pairs(circuit, chosen):
+        if a.scope != b.scope or not a.scope <= chosen:
+            reason = f"{BLOCKS} {describe(a.scope)} and {describe(b.scope)}"
+            return Verdict(name, None, reason, circuit.where(a))
         norms, others = (norms_of(inner_inputs(circuit, i, circuit, i)[None]) for i in (a, b))
         overlap = cosines(inner_inputs(circuit, a, circuit, b)[None], norms, others)[0]
         doubts = doubtful(norms, others, input_sizes(circuit, a), input_sizes(circuit, b), tolerance)[0]
@@ -161,14 +165,17 @@ def _inputs_orthogonal(circuit: Circuit, chosen: Scope, name: str, tolerance: fl
 
 
 def input_pairs(circuit: Circuit, variables: Scope) -> Iterator[tuple[Input, Input]]:
-    """Every input layer over one of ``variables`` with itself, and with each other over the same variable."""
+    """Every input layer over one of ``variables`` with itself, and with each other over one of the same."""
     by_variable: dict[int, list[Input]] = {}
     for layer in circuit.inputs:
-        by_variable.setdefault(layer.variable, []).append(layer)
+        for variable in layer.variables:
+            by_variable.setdefault(variable, []).append(layer)
+    pairs: dict[tuple[Input, Input], None] = {}  # those of blocks have several variables in common
     for variable in sorted(variables):
         layers = by_variable[variable]
-        yield from ((layer, layer) for layer in layers)
-        yield from combinations(layers, 2)
+        pairs |= dict.fromkeys((layer, layer) for layer in layers)
+        pairs |= dict.fromkeys(combinations(layers, 2))
+    yield from pairs
 
 
 def _named(name: str, over: Iterable[int] | None, chosen: Scope) -> str:

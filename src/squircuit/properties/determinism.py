@@ -9,10 +9,10 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.circuits.balance import balanced
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.properties.basis import sum_edges, too_large
-from squircuit.properties.points import grid, representatives
+from squircuit.properties.points import blocks, grid, representatives
 from squircuit.properties.structure import is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.evaluate import evaluate_input, evaluate_layers
@@ -44,6 +44,9 @@ def is_deterministic(circuit: Circuit) -> Verdict:
     large = too_large(circuit, "deterministic")
     if large is not None:
         return large
+    for block in blocks(circuit) if circuit.sums else ():
+        reason = "decided for input functions of one variable only, not for those of several"
+        return Verdict("deterministic", None, reason, circuit.where(block))
     circuit = balanced(circuit)  # a product of tiny weights is not zero
     undecided: list[Sum] = []
     for layer in circuit.sums:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Kronecker, Layer, Sum
 from squircuit.circuits.balance import balanced
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
-from squircuit.properties.basis import UNCLEAR, is_regular_orthogonal, sum_edges
-from squircuit.properties.points import POINTS_LIMIT, grid, quadrature
+from squircuit.properties.basis import BLOCKS, UNCLEAR, is_regular_orthogonal, sum_edges, too_large
+from squircuit.properties.points import POINTS_LIMIT, blocks, grid, quadrature
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.unitary import is_unitary
 from squircuit.properties.verdict import Verdict
@@ -49,8 +49,12 @@ def is_orthogonal(
     for verdict in (is_smooth(circuit), is_decomposable(circuit)):
         if not verdict:
             return Verdict(name, False, f"not {verdict.name}: {verdict.reason}", verdict.where)
+    cut = [layer for layer in blocks(circuit) if not layer.scope <= chosen]  # of these there are no points
+    if cut:
+        return Verdict(name, None, f"{BLOCKS} {describe(cut[0].scope)}", circuit.where(cut[0]))
     if circuit.has_weights:
-        verdict = _by_inner_products(balanced(circuit), chosen, name, tolerance)
+        scaled = circuit if too_large(circuit, name) else balanced(circuit)  # a tiny function is not zero
+        verdict = _by_inner_products(scaled, chosen, name, tolerance)
     else:
         verdict = _no_weights(name)
     return verdict if verdict.holds is not None else _by_theorem(circuit, over, verdict)

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit
+from squircuit.circuits import Circuit, Input
+from squircuit.families import Family
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import gauss_legendre
 from squircuit.regions.scope import Scope
@@ -26,12 +27,17 @@ SAMPLES = 256
 POINTS_LIMIT = 1 << 18  #: points of a quadrature over several variables
 
 
+def blocks(circuit: Circuit) -> list[Input]:
+    """The input layers whose functions are of several variables at once, for which there are no points."""
+    return [layer for layer in circuit.inputs if not isinstance(layer.family, Family)]
+
+
 def representatives(circuit: Circuit, variable: int) -> Tensor:
     """All states of a discrete variable; random points in each piece of a continuous one: (m,) float64."""
     domain = circuit.domains[variable]
     if isinstance(domain, Finite):
         return torch.arange(domain.size, dtype=torch.float64)
-    layers = [layer for layer in circuit.inputs if layer.variable == variable]
+    layers = [layer for layer in circuit.inputs if variable in layer.scope]
     pieces = torch.unique(
         torch.cat([layer.family.of_one_variable().pieces(circuit.family_values(layer)) for layer in layers])
     )
@@ -84,8 +90,12 @@ def grid(circuit: Circuit, variables: Scope) -> tuple[Tensor, bool]:
 def quadrature(circuit: Circuit, variables: Scope) -> tuple[Tensor, Tensor] | None:
     """Rows (m, d) and weights (m,) that integrate products of two units over ``variables``; None if too many.
 
+    Also where input functions are of several variables at once, which have no breakpoints.
+
     Sums over all states of discrete variables; Gauss–Legendre between the breakpoints of continuous ones.
     """
+    if any(layer.scope & variables for layer in blocks(circuit)):
+        return None
     rules = {v: _rule(circuit, v) for v in sorted(variables)}
     total = math.prod(len(nodes) for nodes, _ in rules.values())
     if total > POINTS_LIMIT:
@@ -100,7 +110,7 @@ def quadrature(circuit: Circuit, variables: Scope) -> tuple[Tensor, Tensor] | No
 
 
 def _rule(circuit: Circuit, variable: int) -> tuple[Tensor, Tensor]:
-    layers = [layer for layer in circuit.inputs if layer.variable == variable]
+    layers = [layer for layer in circuit.inputs if variable in layer.scope]
     if circuit.domains[variable].is_discrete:
         states = representatives(circuit, variable)
         return states, torch.ones_like(states)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squircuit.circuits import Circuit, Layer
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits import Circuit, Input, Layer, Sum
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.circuits.validation import overlapping_products, uneven_sums
 from squircuit.errors import StructureError
 from squircuit.properties.verdict import Verdict
@@ -76,14 +76,17 @@ def _one_split_each(name: str, a: Circuit, b: Circuit) -> Verdict:
 
 
 def _products(circuit: Circuit) -> Iterator[Layer]:
-    """The layers that split a scope; a product of a single input does not."""
-    return (
-        layer for layer in circuit.layers if layer.kind in ("hadamard", "kronecker") and len(layer.inputs) > 1
-    )
+    """The layers that split a scope, and blocks, which keep it whole; a product of one input does neither."""
+    return (layer for layer in circuit.layers if not isinstance(layer, Sum) and _is_of_several(layer))
+
+
+def _is_of_several(layer: Layer) -> bool:
+    return len(layer.variables if isinstance(layer, Input) else layer.inputs) > 1
 
 
 def _split(layer: Layer) -> Split:
-    return frozenset(item.scope for item in layer.inputs)
+    """Into which parts a product splits its scope; a block is one part."""
+    return frozenset(item.scope for item in layer.inputs) or frozenset({layer.scope})
 
 
 def _show(split: Split) -> str:

@@ -13,14 +13,15 @@ import torch
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter, Sum
 from squircuit.circuits.layers import are_apart
-from squircuit.circuits.mixture import separated
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
-from squircuit.properties.basis import input_pairs
+from squircuit.properties.basis import BLOCKS, input_pairs
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.inner_product import inner_inputs
 from squircuit.reference.tolerance import tolerance_for
+from squircuit.regions.scope import describe
 
 
 def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
@@ -29,6 +30,10 @@ def satisfies_u1(circuit: Circuit, tolerance: float | None = None) -> Verdict:
     limit = tolerance_for(circuit, tolerance)
     doubts = []
     for a, b in input_pairs(circuit, circuit.scope):
+        if a.scope != b.scope:  # functions of one variable of both do not make their products orthogonal
+            reason = f"{BLOCKS} {describe(a.scope)} and {describe(b.scope)}"
+            doubts.append(Verdict("U1", None, reason, circuit.where(a)))
+            continue
         what = "orthonormal" if a is b else f"orthogonal to {circuit.name(b)}"
         if _has_values(circuit, a) and _has_values(circuit, b):
             expected = torch.eye(a.units) if a is b else torch.zeros(a.units, b.units)
@@ -96,7 +101,8 @@ def _layers_apart(circuit: Circuit, name: str, every_variable: bool) -> Verdict:
     below = _input_masks(circuit)
     over = dict.fromkeys(circuit.scope, 0)
     for i, item in enumerate(circuit.inputs):
-        over[item.variable] |= 1 << i
+        for variable in item.variables:
+            over[variable] |= 1 << i
     for layer in circuit.sums:
         shared = 0
         for a, b in combinations(layer.inputs, 2):

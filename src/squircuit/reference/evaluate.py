@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.reference.data import as_data
 
 
@@ -39,7 +39,7 @@ def evaluate_layers(circuit: Circuit, x: Tensor, layers: Iterable[Layer]) -> dic
     """The outputs (n, K) of ``layers``, which come in topological order with all their inputs."""
     return forward(
         layers,
-        at_input=lambda layer: evaluate_input(circuit, layer, x[:, layer.variable]),
+        at_input=lambda layer: evaluate_input(circuit, layer, layer.columns(x)),
         weight=lambda layer: weight_of(circuit, layer),
     )
 
@@ -72,10 +72,10 @@ def forward(
     return values
 
 
-def evaluate_input(circuit: Circuit, layer: Input, column: Tensor) -> Tensor:
-    """ℓ(x) = W φ(x) for a column (n,) of data: (n, K) complex128."""
-    column = column.double() if column.is_floating_point() else column
-    functions = layer.family.evaluate(column, circuit.family_values(layer)).to(torch.complex128)
+def evaluate_input(circuit: Circuit, layer: Input, columns: Tensor) -> Tensor:
+    """ℓ(x) = W φ(x) for the layer's column (n,) of data, or columns (n, D): (n, K) complex128."""
+    columns = columns.double() if columns.is_floating_point() else columns
+    functions = layer.family.evaluate(columns, circuit.family_values(layer)).to(torch.complex128)
     return functions @ input_weight(circuit, layer).T
 
 

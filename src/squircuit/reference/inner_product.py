@@ -21,11 +21,12 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.layers import are_apart, is_product, summands
-from squircuit.circuits.mixture import separated
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import StructureError
+from squircuit.families import BlockFamily
 from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_layers, input_weight, weight_blocks, weight_of
 from squircuit.reference.tolerance import ROUNDING, input_sizes, tolerance_for
@@ -124,9 +125,11 @@ class PairGrams:
         """The pairs from which R(ℓ, m) is made: those of their inputs at products, else the pair itself."""
         if _is_unary(layer) or _is_unary(other):
             return [(_only(layer), _only(other))]
-        if not (is_product(layer) and is_product(other) and layer.scope & self.over):
+        are_split = is_product(layer), is_product(other)
+        is_met = bool(layer.scope & self.over) and not isinstance(other, Sum) and not isinstance(layer, Sum)
+        if not (any(are_split) and is_met):
             return [(layer, other)]
-        if _split(layer) == _split(other):
+        if all(are_split) and _split(layer) == _split(other):
             return _matched(layer, other)
         self._require_orthogonal(layer, other)
         return []
@@ -149,6 +152,8 @@ class PairGrams:
         )
 
     def _are_orthogonal(self, f: Input, g: Input) -> bool:
+        if f.scope != g.scope or not f.scope <= self.over:  # what is left of a block is not integrated
+            return False
         if self.a is self.b and are_apart(f, g) and self._is_semi_unitary(f):
             return True
         sizes = input_sizes(self.a, f).mT * input_sizes(self.b, g)
@@ -172,8 +177,22 @@ class PairGrams:
             stacked = torch.cat([self._known[layer, item] for item in other.inputs], dim=2)
             return stacked @ weight_of(self.b, other).mH
         if isinstance(layer, Input) and isinstance(other, Input):
-            return inner_inputs(self.a, layer, self.b, other).expand(len(self.data), -1, -1)
+            return self._inputs(layer, other)
         return self._times(None, layer, other)
+
+    def _inputs(self, layer: Input, other: Input) -> Tensor:
+        """W ⟨φ, ψ⟩ Vᴴ, where the rest of a block that is integrated in part is observed: (n, K, J)."""
+        if layer.scope <= self.over:
+            return inner_inputs(self.a, layer, self.b, other).expand(len(self.data), -1, -1)
+        _require_one_order(layer, other)
+        assert isinstance(layer.family, BlockFamily)  # others are over one variable
+        assert isinstance(other.family, BlockFamily)
+        observed = [variable not in self.over for variable in layer.variables]
+        values = self.a.family_values(layer), self.b.family_values(other)
+        columns = layer.columns(self.data)
+        pairs, scale = layer.family.cross_integrals(other.family, columns, observed, *values)
+        functions = (pairs * scale.exp()[:, None, None]).to(torch.complex128)
+        return input_weight(self.a, layer) @ functions @ input_weight(self.b, other).mH
 
     def _sum(self, layer: Sum, other: Layer) -> Tensor:
         """Σ_ij W_i R(ℓ_i, m_j) V_jᴴ, without forming R of two products."""
@@ -199,9 +218,20 @@ class PairGrams:
 
 
 def inner_inputs(a: Circuit, layer: Input, b: Circuit, other: Input) -> Tensor:
-    """∫ ℓ mᴴ dx of two input layers over one variable, W ⟨φ, ψ⟩ Vᴴ: (K, J)."""
+    """∫ ℓ mᴴ dx of two input layers over the same variables, W ⟨φ, ψ⟩ Vᴴ: (K, J)."""
+    _require_one_order(layer, other)
     functions = layer.family.inner(other.family, a.family_values(layer), b.family_values(other))
     return input_weight(a, layer) @ functions.to(torch.complex128) @ input_weight(b, other).mH
+
+
+def _require_one_order(layer: Input, other: Input) -> None:
+    if layer.variables != other.variables:
+        raise StructureError(
+            "compatible",
+            layer.label,
+            f"its variables are {layer.variables}, those of another input layer are {other.variables}",
+            "use one order of the same variables in both",
+        )
 
 
 def multiply_grams(layer: Layer, other: Layer, grams: list[Tensor], weight: Tensor | None = None) -> Tensor:
@@ -266,7 +296,8 @@ def _inputs_below(layer: Layer) -> dict[int, list[Input]]:
     below: dict[int, list[Input]] = {}
     for item in postorder([layer], lambda item: item.inputs):
         if isinstance(item, Input):
-            below.setdefault(item.variable, []).append(item)
+            for variable in item.variables:
+                below.setdefault(variable, []).append(item)
     return below
 
 

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
+from squircuit.families import BlockFamily
 from squircuit.reference.data import as_variables, observed_data, require_valid
 from squircuit.reference.evaluate import evaluate_input, forward, input_weight, weight_of
+from squircuit.regions.scope import Scope
 
 
 def integrate(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None) -> Tensor:
@@ -38,14 +40,20 @@ def integrate(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None
     data = observed_data(circuit, x, integrated)
     values = forward(
         circuit.layers,
-        at_input=lambda layer: _input(circuit, layer, data, layer.variable in integrated),
+        at_input=lambda layer: _input(circuit, layer, data, integrated),
         weight=lambda layer: weight_of(circuit, layer),
     )
     return torch.cat([values[root] for root in circuit.roots], dim=1)
 
 
-def _input(circuit: Circuit, layer: Input, data: Tensor, integrated: bool) -> Tensor:
-    if not integrated:
-        return evaluate_input(circuit, layer, data[:, layer.variable])
-    totals = layer.family.integrals(circuit.family_values(layer)).to(torch.complex128)
-    return (input_weight(circuit, layer) @ totals).expand(len(data), -1)
+def _input(circuit: Circuit, layer: Input, data: Tensor, integrated: Scope) -> Tensor:
+    values, weight = circuit.family_values(layer), input_weight(circuit, layer)
+    if not layer.scope & integrated:
+        return evaluate_input(circuit, layer, layer.columns(data))
+    if layer.scope <= integrated:
+        totals = layer.family.integrals(values).to(torch.complex128)
+        return (weight @ totals).expand(len(data), -1)
+    assert isinstance(layer.family, BlockFamily)  # others are over one variable
+    observed = [variable not in integrated for variable in layer.variables]
+    parts = layer.family.partial_integrals(layer.columns(data), observed, values)
+    return parts.to(torch.complex128) @ weight.T

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input, Layer
+from squircuit.families import BlockFamily
 from squircuit.reference.evaluate import forward, input_weight, weight_of
 from squircuit.regions.scope import Scope
 
@@ -74,7 +75,7 @@ def magnitudes(
     """
     return forward(
         layers,
-        at_input=lambda layer: _input_sizes(circuit, layer, rows, layer.variable in over),
+        at_input=lambda layer: _input_sizes(circuit, layer, rows, over),
         weight=lambda layer: weight_of(circuit, layer).abs(),
         known=known,
     )
@@ -82,13 +83,17 @@ def magnitudes(
 
 def input_sizes(circuit: Circuit, layer: Input) -> Tensor:
     """Σ_k |w_k| ‖φ_k‖ of every unit: (1, K)."""
-    return _input_sizes(circuit, layer, torch.zeros(1, circuit.num_variables), integrated=True)
+    return _input_sizes(circuit, layer, torch.zeros(1, circuit.num_variables), layer.scope)
 
 
-def _input_sizes(circuit: Circuit, layer: Input, rows: Tensor, integrated: bool) -> Tensor:
+def _input_sizes(circuit: Circuit, layer: Input, rows: Tensor, over: Scope) -> Tensor:
     values = circuit.family_values(layer)
-    if integrated:
-        sizes = norms_of(layer.family.gram(values).unsqueeze(0)).expand(len(rows), -1)
+    if layer.scope <= over:
+        sizes = layer.family.norms(values).sqrt().expand(len(rows), -1)
+    elif not layer.scope & over:
+        sizes = layer.family.evaluate(layer.columns(rows).double(), values).abs()
     else:
-        sizes = layer.family.evaluate(rows[:, layer.variable].double(), values).abs()
+        assert isinstance(layer.family, BlockFamily)  # others are over one variable
+        observed = [variable not in over for variable in layer.variables]
+        sizes = (layer.family.log_squares(layer.columns(rows), observed, values) / 2).exp()
     return sizes.double() @ input_weight(circuit, layer).abs().T

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from squircuit.errors import FormatError, StructureError
 from squircuit.regions._checks import check_graph, check_order
 from squircuit.regions._document import read_document, write_document
-from squircuit.regions.drawing import Node, draw_graph
 from squircuit.regions.region import Region
 from squircuit.regions.scope import Scope, describe
+from squircuit.regions.svg import Node, draw_graph
 
 __all__ = ["Builder", "Region", "RegionGraph"]
 

@@ -10,12 +10,12 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from squircuit.circuits.mixture import independent
+from squircuit.circuits.root_layers import independent
 from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.execution.cuda_graph import CapturedStep
+from squircuit.execution.log_scales import log_sum
 from squircuit.execution.precision import flushed_denormals
-from squircuit.execution.scaled import log_sum
 from squircuit.models import SquaredCircuit
 from squircuit.optim import StiefelOptimizer, named
 from squircuit.optim.manifold import is_constrained

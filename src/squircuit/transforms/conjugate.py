@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 
 
 def conjugate(circuit: Circuit) -> Circuit:
@@ -38,7 +38,7 @@ def _layer(layer: Layer, inputs: list[Layer], parameters: dict[Parameter, Parame
         weight = None if layer.weight is None else parameters[layer.weight]
         shared = {name: parameters[p] for name, p in layer.parameters.items()}
         units = None if weight is None else layer.units
-        return Input(layer.variable, layer.family.conjugate(), units, weight, layer.first_row, shared)
+        return Input(layer.variables, layer.family.conjugate(), units, weight, layer.first_row, shared)
     if isinstance(layer, Sum):
         return Sum(inputs, weight=parameters[layer.weight])
     return type(layer)(inputs)  # type: ignore[call-arg]

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.layers import factors, summands
-from squircuit.circuits.order import postorder
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.postorder import postorder
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
-from squircuit.families import Categorical, Product
+from squircuit.families import Categorical, Family, Product
 from squircuit.properties import are_compatible, is_structured_decomposable, require
 from squircuit.reference.evaluate import input_weight, kronecker, weight_blocks, weight_of
 from squircuit.regions.scope import describe
@@ -165,12 +165,19 @@ class _Multiplication:
         """All products of a function of ``a`` and a function of ``b``."""
         w, v = input_weight(self.a, a), input_weight(self.b, b)
         if isinstance(a.family, Categorical) and a.family == b.family:  # the product of two tables is a table
-            return Input(a.variable, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
+            return Input(a.variables, a.family, weight=(w.unsqueeze(1) * v.unsqueeze(0)).flatten(0, 1))
+        if not (isinstance(a.family, Family) and isinstance(b.family, Family)):
+            raise StructureError(
+                "a product of families of one variable",
+                a.label,
+                "products of functions of several variables are no family",
+                "use sq.inner_product, sq.partition or sq.marginal, which build no product",
+            )
         shared = {f"left.{name}": p for name, p in _shared(self.a, a).items()}
         shared |= {f"right.{name}": p for name, p in _shared(self.b, b).items()}
         return Input(
-            a.variable,
-            Product(a.family.of_one_variable(), b.family.of_one_variable()),
+            a.variables,
+            Product(a.family, b.family),
             weight=kronecker(w, v),
             parameters=shared,
         )
@@ -201,7 +208,7 @@ class _Multiplication:
 def _copied(circuit: Circuit, layer: Layer, inputs: list[Layer]) -> Layer:
     if isinstance(layer, Input):
         weight = input_weight(circuit, layer)
-        return Input(layer.variable, layer.family, weight=weight, parameters=_shared(circuit, layer))
+        return Input(layer.variables, layer.family, weight=weight, parameters=_shared(circuit, layer))
     if isinstance(layer, Sum):
         return Sum(inputs, weight=weight_of(circuit, layer))
     return Hadamard(inputs) if isinstance(layer, Hadamard) else Kronecker(inputs)

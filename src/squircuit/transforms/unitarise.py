@@ -13,7 +13,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.layers import have_same_functions
-from squircuit.circuits.required import require_circuit
+from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.reference.evaluate import input_weight, kronecker, kronecker_rows, weight_blocks
 
@@ -91,10 +91,10 @@ def _inputs(circuit: Circuit) -> Iterator[tuple[Layer, _Factored]]:
     """
     held = {p for layer in circuit.inputs for p in layer.parameters.values()}
     learnt = {p: Parameter(p.shape, p.constraint, False, value=circuit.value(p)) for p in held}
-    groups: dict[int, list[Input]] = {}
+    groups: dict[tuple[int, ...], list[Input]] = {}
     for layer in circuit.inputs:
         _require_orthonormal(circuit, layer)
-        groups.setdefault(layer.variable, []).append(layer)
+        groups.setdefault(layer.variables, []).append(layer)
     for layers in groups.values():
         factors = [_row_space(input_weight(circuit, layer)) for layer in layers]
         same = all(have_same_functions(layer, layers[0]) for layer in layers)
@@ -112,8 +112,8 @@ def _new_input(
 ) -> Input:
     places = {role: learnt[p] for role, p in layer.parameters.items()}
     if layer.weight is None:
-        return Input(layer.variable, layer.family, parameters=places)
-    return Input(layer.variable, layer.family, units, weight, first_row, places)
+        return Input(layer.variables, layer.family, parameters=places)
+    return Input(layer.variables, layer.family, units, weight, first_row, places)
 
 
 def _require_orthonormal(circuit: Circuit, layer: Input) -> None:

@@ -7,8 +7,8 @@ from itertools import product
 import torch
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Parameter, Sum
-from squircuit.circuits.required import require_circuit
-from squircuit.circuits.units import product_unit, sum_unit
+from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.scalar import product_unit, sum_unit
 from squircuit.reference.evaluate import input_weight
 
 
@@ -55,7 +55,9 @@ def _input_units(circuit: Circuit, layer: Input, shared: dict[Parameter, Paramet
     matrix = input_weight(circuit, layer)
     if layer.weight is None or not layer.weight.is_complex:
         matrix = matrix.real
-    return [Input(layer.variable, layer.family, weight=row.unsqueeze(0), parameters=family) for row in matrix]
+    return [
+        Input(layer.variables, layer.family, weight=row.unsqueeze(0), parameters=family) for row in matrix
+    ]
 
 
 def _sum(inputs: list[Layer], row: torch.Tensor) -> Layer:

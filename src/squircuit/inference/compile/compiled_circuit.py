@@ -98,9 +98,15 @@ class Snapshot:
         found: dict[int, list[tuple[InputGroup, int]]] = {}
         for group in self.plan.groups:
             if isinstance(group, InputGroup):
-                for fold, variable in enumerate(group.variables):
-                    found.setdefault(variable, []).append((group, fold))
+                for fold, block in enumerate(group.blocks):
+                    for variable in block:
+                        found.setdefault(variable, []).append((group, fold))
         return found
+
+    def has_units_alone(self, variable: int) -> bool:
+        """Only squares of units are asked of all input layers over a variable, and no inner products."""
+        suffices = self.plan.squares_suffice
+        return all((group.units, group.writes[fold]) in suffices for group, fold in self.inputs[variable])
 
     @property
     def has_alternatives(self) -> bool:

@@ -21,7 +21,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.balance import balanced_matrix, power_of_two, product_exponents
 from squircuit.circuits.layers import have_same_functions, is_product
-from squircuit.families import Together
+from squircuit.families import Concatenated
 from squircuit.regions.scope import Scope
 
 
@@ -138,7 +138,7 @@ class JoinedTree:
         blocks = self._blocks[variable]
         family, parameters = blocks[0].family, dict(blocks[0].parameters)
         for block in blocks[1:]:
-            family = Together(family.of_one_variable(), block.family.of_one_variable())
+            family = Concatenated(family.of_one_variable(), block.family.of_one_variable())
             parameters = {f"left.{name}": p for name, p in parameters.items()}
             parameters |= {f"right.{name}": p for name, p in block.parameters.items()}
         return Input(variable, family, parameters=parameters)

@@ -1,4 +1,4 @@
-"""Which layers a query skips, evaluates as vectors and carries as matrices: pure data, made once a mask.
+"""Which layers a query skips, and what the others send: vectors, squares, matrices. Pure data, once a mask.
 
 For variables Z marginalised and Y observed, a layer ℓ of K units sends upwards R = ∫ ℓ ℓᴴ dz, held as
 
@@ -6,7 +6,11 @@ For variables Z marginalised and Y observed, a layer ℓ of K units sends upward
 * VECTOR: none is in Z, so R = r rᴴ and r itself is sent,
 * OPEN: a vector for each node of the one weighted variable below it, see
   :mod:`squircuit.inference.upward.quadrature`,
-* MATRIX: a K×K Hermitian matrix; at input layers WEIGHTED is one that is a function of the nodes' weights.
+* SQUARES: the diagonal of R alone, ∫ |ℓ_k|² dz of every unit, where nothing else is ever asked
+  (:attr:`squircuit.execution.plan.Plan.squares_suffice`),
+* MATRIX: a K×K Hermitian matrix.
+
+Variables may be WEIGHTED: squares and matrices of their input layers are functions of the nodes' weights.
 
 This is Alg. Mar-Squared-Unitary, with the layers of a group that hold their messages in the same way
 computed together.
@@ -25,7 +29,17 @@ from typing import TypeAlias, final
 import torch
 from torch import Tensor
 
-from squircuit.execution.plan import Branch, Group, InputGroup, Plan, Slots, SumGroup
+from squircuit.execution.plan import (
+    Branch,
+    Group,
+    InputGroup,
+    Key,
+    Plan,
+    ProductGroup,
+    Slots,
+    SumGroup,
+    branches_of,
+)
 from squircuit.regions.scope import Scope
 
 
@@ -35,11 +49,11 @@ class Form(IntEnum):
     IDENTITY = 0
     VECTOR = 1
     OPEN = 2
-    MATRIX = 3
-    WEIGHTED = 4
+    SQUARES = 3
+    MATRIX = 4
+    WEIGHTED = 5
 
 
-Key: TypeAlias = tuple[int, int]  #: a layer: its width and its place in the pool
 Forms: TypeAlias = tuple[Form, ...]  #: of every variable's input layers, or of the factors of a product
 Pattern: TypeAlias = tuple[Forms, ...]  #: of a sum's branches
 
@@ -63,21 +77,23 @@ class Step:
     group: Group
     folds: Slots
     form: Form
+    is_weighted: bool = False  #: input layers of variables that have nodes
     sources: tuple[tuple[Source, ...], ...] = ()  #: for each branch, one a factor
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        if isinstance(self.group, InputGroup):
-            return ()
-        return self.group.branches if isinstance(self.group, SumGroup) else (self.group.branch,)
+        return branches_of(self.group)
 
     def operations(self) -> int:
         """Multiplications a row, about."""
+        is_sum = isinstance(self.group, SumGroup)
         pairs = zip(self.branches, self.sources, strict=True)
-        return len(self.folds) * sum(_operations(self.group.units, self.form, b, s) for b, s in pairs)
+        return len(self.folds) * sum(_operations(self.group.units, self.form, is_sum, b, s) for b, s in pairs)
 
     def entries(self) -> int:
         """Numbers a row and a fold in the largest intermediate result."""
+        if self.form is Form.SQUARES and not isinstance(self.group, SumGroup):
+            return self.group.units
         pairs = zip(self.branches, self.sources, strict=True)
         return max((self.group.units * _split(b, s)[0] for b, s in pairs), default=self.group.units**2)
 
@@ -156,48 +172,53 @@ class _Scheduler:
 
     def schedule(self) -> Schedule:
         for group in self.plan.groups:
-            for (form, pattern), folds in self._patterns(group).items():
+            for (form, is_weighted, _), folds in self._patterns(group).items():
                 if form is not Form.IDENTITY:
-                    self._add(group, form, pattern, _stretch(folds))
+                    self._add(group, form, is_weighted, _stretch(folds))
         roots = tuple(self._source(width, [place]) for width, place in self.plan.roots)
         return Schedule(tuple(self.steps), roots, self.places, self.forms)
 
-    def _patterns(self, group: Group) -> dict[tuple[Form, Pattern], list[int]]:
+    def _patterns(self, group: Group) -> dict[tuple[Form, bool, Pattern], list[int]]:
         """The folds of a group by the form of their message and of their factors'."""
-        found: dict[tuple[Form, Pattern], list[int]] = defaultdict(list)
+        found: dict[tuple[Form, bool, Pattern], list[int]] = defaultdict(list)
         pattern: Pattern
         for fold in range(group.folds):
             key = (group.units, group.writes[fold])
             if isinstance(group, InputGroup):
-                form, pattern = self.variables[group.variables[fold]], ()
-                self.open_variable[key] = group.variables[fold]
+                (form, is_weighted), pattern = self._input(key, group.variables[fold]), ()
             else:
-                form, pattern = self._inner(key, group, fold)
-            self.forms[key] = Form.MATRIX if form is Form.WEIGHTED else form
-            found[form, pattern].append(fold)
+                (form, pattern), is_weighted = self._inner(key, group, fold), False
+            self.forms[key] = form
+            found[form, is_weighted, pattern].append(fold)
         return found
 
-    def _inner(self, key: Key, group: Group, fold: int) -> tuple[Form, Pattern]:
-        branches = group.branches if isinstance(group, SumGroup) else (group.branch,)  # type: ignore[union-attr]
-        reads = [[(k, s[fold]) for k, s in zip(b.widths, b.reads, strict=True)] for b in branches]
+    def _input(self, key: Key, variable: int) -> tuple[Form, bool]:
+        """The form of an input layer, and whether the weights of nodes count in it."""
+        form = self.variables[variable]
+        self.open_variable[key] = variable
+        if form is not Form.IDENTITY and key in self.plan.squares_suffice:
+            return Form.SQUARES, form in (Form.OPEN, Form.WEIGHTED)
+        return (Form.MATRIX, True) if form is Form.WEIGHTED else (form, False)
+
+    def _inner(self, key: Key, group: SumGroup | ProductGroup, fold: int) -> tuple[Form, Pattern]:
+        reads = [[(k, slots[fold]) for k, slots in branch.factors] for branch in branches_of(group)]
         pattern = tuple(tuple(self.forms[item] for item in items) for items in reads)
         form = combined(pattern[0])
+        if key in self.plan.squares_suffice:
+            form = _squared(form, isinstance(group, SumGroup))
         if form is Form.OPEN:
             item = next(item for item in reads[0] if self.forms[item] is Form.OPEN)
             self.open_variable[key] = self.open_variable[item]
         return form, pattern
 
-    def _add(self, group: Group, form: Form, pattern: Pattern, folds: Slots) -> None:
-        branches = () if not pattern else Step(group, folds, form).branches
+    def _add(self, group: Group, form: Form, is_weighted: bool, folds: Slots) -> None:
         sources = tuple(
-            tuple(
-                self._source(k, [slots[f] for f in folds]) for k, slots in zip(b.widths, b.reads, strict=True)
-            )
-            for b in branches
+            tuple(self._source(k, [slots[f] for f in folds]) for k, slots in branch.factors)
+            for branch in branches_of(group)
         )
         for row, fold in enumerate(folds):
             self.places[group.units, group.writes[fold]] = (len(self.steps), row)
-        self.steps.append(Step(group, folds, form, sources))
+        self.steps.append(Step(group, folds, form, is_weighted, sources))
 
     def _source(self, width: int, slots: list[int]) -> Source:
         """The rows of earlier outputs that hold these layers' messages."""
@@ -229,6 +250,13 @@ def combined(factors: tuple[Form, ...]) -> Form:
     return Form.OPEN if others == [Form.OPEN] else Form.MATRIX
 
 
+def _squared(form: Form, is_sum: bool) -> Form:
+    """The form of a layer whose squares suffice; a sum of vectors stays one, and is squared by its reader."""
+    if form is Form.IDENTITY or (is_sum and form in (Form.VECTOR, Form.OPEN)):
+        return form
+    return Form.SQUARES
+
+
 def _stretch(places: list[int]) -> Slots:
     stretch = range(places[0], places[0] + len(places))
     return stretch if list(stretch) == places else tuple(places)
@@ -243,9 +271,13 @@ def _split(branch: Branch, sources: tuple[Source, ...]) -> tuple[int, int]:
     return branch.units // closed, closed
 
 
-def _operations(units: int, form: Form, branch: Branch, sources: tuple[Source, ...]) -> int:
+def _operations(units: int, form: Form, is_sum: bool, branch: Branch, sources: tuple[Source, ...]) -> int:
     if form in (Form.VECTOR, Form.OPEN):
         return units * branch.units
+    if form is Form.SQUARES and not is_sum:
+        return units
     left, closed = _split(branch, sources)
     modes = [k for k, s in zip(branch.widths, sources, strict=True) if s.form in (Form.OPEN, Form.MATRIX)]
-    return units * left * ((closed if closed > 1 else 0) + sum(modes) + units)
+    return (
+        units * left * ((closed if closed > 1 else 0) + sum(modes) + (1 if form is Form.SQUARES else units))
+    )

@@ -7,6 +7,10 @@ unitary circuit): a mixture, so *one* column is drawn by its mass and becomes th
 Once x₁ is drawn, ℓ₁(x₁) is contracted into A, the column is forgotten, and the next factor follows. So only
 vectors go down, and a walk costs about as much as a likelihood, K·∏K_i a layer and row.
 
+Above the first sums, below a root, only one unit k of a layer is asked for (the squares of a root's units are
+mixed, not their amplitudes): there the density is |ℓ_k(x)|², which for a product is the product of those of
+its factors, so that the number k is all that goes down, and factors are drawn independently.
+
 At a sum of several inputs i the density is |Σ_i A_i·ℓ_i(x)|². Its cross terms vanish as long as a variable
 is integrated (U1, U4); so one variable v is spared, an input drawn by its mass, and all variables but v drawn
 from that input alone. Then v is drawn given them from all inputs at once, with their interference.
@@ -16,25 +20,24 @@ The walk is a generator for each layer and a stack of them: chains are deeper th
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias, final
 
 import torch
 from torch import Tensor
 
-from squircuit.execution.plan import Branch, InputGroup, SumGroup, Use
-from squircuit.inference.compile.schedule import Form, Key
+from squircuit.execution.plan import Branch, InputGroup, Key, ProductGroup, SumGroup, Use
+from squircuit.inference.compile.schedule import Form
 from squircuit.inference.evidence import Evidence
-from squircuit.inference.sampling.draws import Points, draw_index
+from squircuit.inference.sampling.draws import InputDraws, draw_index
 from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward import contraction
-from squircuit.inference.upward.inputs import evaluate_group, plain, state_table
 from squircuit.inference.upward.messages import messages
 
-Request: TypeAlias = tuple["Walk", Key, Tensor, int | None]  #: walk, layer, environment, variable to spare
-Visit: TypeAlias = Generator[Request, Tensor | None, Tensor | None]
-Factors: TypeAlias = Generator[Request, Tensor | None, list[Tensor] | None]
+Visit: TypeAlias = Generator["Visit", Tensor | None, Tensor | None]  #: asks for visits of layers below
+Factors: TypeAlias = Generator[Visit, Tensor | None, list[Tensor] | None]
 
 
 @final
@@ -44,29 +47,30 @@ class Walk:
 
     Args:
         messages: of the evidence, and the roots of its matrices.
+        draws: of single variables.
         x: (B, d) float64, with what is observed.
         missing: (B, d).
         generator: of the uniform numbers.
     """
 
     messages: SquareRoots
+    draws: InputDraws
     x: Tensor
     missing: Tensor
     generator: torch.Generator | None
-    points: dict[int, Points] = field(default_factory=dict)
 
-    def run(self, root: Key, environment: Tensor) -> None:
-        """Draws all that is missing, the environment of the root being given: (B, K)."""
-        stack: list[Visit] = [self._visit(root, environment, None)]
+    def run(self, root: Key, units: Tensor) -> None:
+        """Draws all that is missing, the unit of the root being given for each row: (B,)."""
+        stack: list[Visit] = [self._unit(root, units)]
         value: Tensor | None = None
         while stack:
             try:
-                walk, key, environment, spared = stack[-1].send(value)
+                below = stack[-1].send(value)
             except StopIteration as finished:
                 stack.pop()
                 value = finished.value
             else:
-                stack.append(walk._visit(key, environment, spared))
+                stack.append(below)
                 value = None
 
     def uniform(self) -> Tensor:
@@ -74,6 +78,35 @@ class Walk:
         source = self.x.device if self.generator is None else self.generator.device
         drawn = torch.rand(len(self.x), generator=self.generator, dtype=torch.float64, device=source)
         return drawn.to(self.x.device)
+
+    # ------------------------------------------------------------------ single units
+
+    def _unit(self, key: Key, units: Tensor) -> Visit:
+        """Draws what is missing below a layer from |ℓ_k|², k being each row's unit; no value is needed."""
+        group, fold = self.messages.layers[key]
+        if isinstance(group, InputGroup):
+            self._draw_unit(group, fold, units)
+        elif isinstance(group, ProductGroup):
+            for factor, each in _factor_units(group.branch, fold, units):
+                if any(self._lacks[v] for v in self.messages.scopes[factor]):
+                    yield self._unit(factor, each)
+        elif any(self._lacks[v] for v in self.messages.scopes[key]):
+            one_hot = torch.nn.functional.one_hot(units, group.units).to(self.messages.snapshot.dtype)
+            yield self._visit(key, one_hot, None)
+        return None
+
+    @cached_property
+    def _lacks(self) -> list[bool]:
+        """Of every variable, whether some row lacks it."""
+        flags: list[bool] = self.missing.any(dim=0).tolist()
+        return flags
+
+    def _draw_unit(self, group: InputGroup, fold: int, units: Tensor) -> None:
+        """Draws a variable from |ℓ_k(x)|², where it is missing."""
+        variable = group.variables[fold]
+        densities = _masses(self.draws.table(group, fold).unsqueeze(1))  # (K, Q)
+        drawn = self.draws.points(variable).draw(densities, self.uniform(), units)
+        self.x[:, variable] = torch.where(self.missing[:, variable], drawn, self.x[:, variable])
 
     # ------------------------------------------------------------------ layers
 
@@ -104,7 +137,7 @@ class Walk:
             tensor = contraction.first_mode(amplitude, left, key)  # (B, K, columns of the others)
             left = [other for other in left if other != key]
             column = self._column(self.messages.times_roots(tensor, left), key)
-            drawn = yield self, key, column, self._spared_below(key, spared)
+            drawn = yield self._visit(key, column, self._spared_below(key, spared))
             if drawn is None:
                 return None
             values[key] = drawn
@@ -120,7 +153,7 @@ class Walk:
             key, *left = left
             tensor = amplitude.unsqueeze(2)
             tensor = tensor * self.messages.entrywise_root(left) if left else tensor
-            drawn = yield self, key, self._column(tensor, key), self._spared_below(key, spared)
+            drawn = yield self._visit(key, self._column(tensor, key), self._spared_below(key, spared))
             if drawn is None:
                 return None
             values[key] = drawn
@@ -175,11 +208,11 @@ class Walk:
     def _take(self, rows: Tensor) -> Walk:
         """The walk of some of the rows; what it draws is not seen here."""
         part = self.messages.take(rows)
-        return Walk(part, self.x[rows], self.missing[rows], self.generator, self.points)
+        return Walk(part, self.draws, self.x[rows], self.missing[rows], self.generator)
 
     def _draw_last(self, key: Key, environment: Tensor, variable: int) -> Tensor:
         """Draws the only variable below a layer that is still missing; the layer's value there."""
-        snapshot, points = self.messages.snapshot, self._points(variable)
+        snapshot, points = self.messages.snapshot, self.draws.points(variable)
         only = torch.zeros_like(self.missing)
         only[:, variable] = True
         found = SquareRoots(messages(snapshot, Evidence(self.x, only), points.nodes(variable)))
@@ -188,32 +221,29 @@ class Walk:
         known = messages(snapshot, Evidence(self.x, torch.zeros_like(only)))
         return SquareRoots(known).vector(key)
 
-    # ------------------------------------------------------------------ leaves
+    # ------------------------------------------------------------------ input layers
 
     def _draw(self, group: InputGroup, fold: int, environment: Tensor) -> Tensor:
         """Draws a variable from |e·ℓ(x)|², where it is missing; the layer's value there."""
         variable = group.variables[fold]
-        points, table = self._points(variable), self._table(group, fold)
+        points, table = self.draws.points(variable), self.draws.table(group, fold)
         drawn = points.draw(_masses((environment @ table).unsqueeze(1)), self.uniform())
         x = torch.where(self.missing[:, variable], drawn, self.x[:, variable])
         self.x[:, variable] = x
         if points.panels is None:
             return _normalised(table.index_select(1, x.long()).T)
-        return _normalised(self._values(group, fold, x).T)
+        return _normalised(self.draws.values(group, fold, x).T)
 
-    def _points(self, variable: int) -> Points:
-        if variable not in self.points:
-            self.points[variable] = Points.of(self.messages.snapshot, variable)
-        return self.points[variable]
 
-    def _table(self, group: InputGroup, fold: int) -> Tensor:
-        """ℓ at the points of a variable: (K, Q)."""
-        table = state_table(self.messages.snapshot, group, fold)
-        return self._values(group, fold, self._points(group.variables[fold]).x) if table is None else table
-
-    def _values(self, group: InputGroup, fold: int, x: Tensor) -> Tensor:
-        found = evaluate_group(self.messages.snapshot, group, range(fold, fold + 1), x.unsqueeze(0))
-        return plain(found)[0]
+def _factor_units(branch: Branch, fold: int, units: Tensor) -> Iterator[tuple[Key, Tensor]]:
+    """The factors of a product, and the unit of each that a unit of the product is made of."""
+    below = units
+    for width, slots in reversed(branch.factors):
+        if branch.kind == "kronecker":
+            yield (width, slots[fold]), below % width
+            below = below // width
+        else:
+            yield (width, slots[fold]), units
 
 
 def _combined(branch: Branch, weight: Tensor | None, values: list[Tensor]) -> Tensor:

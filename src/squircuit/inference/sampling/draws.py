@@ -1,4 +1,4 @@
-"""Draws by inversion of a cumulative distribution function: exact, one uniform number each."""
+"""Draws of one variable by inversion of its distribution function: exact, one uniform number each."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from squircuit.execution.plan import InputGroup
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import POINTS, gauss_legendre, halve
 from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.upward.inputs import evaluate_group, plain, state_table
 from squircuit.inference.upward.quadrature import Nodes, breakpoints
 
 ITERATIONS = 60  #: halvings that exhaust a double, should Newton's steps never be taken
@@ -43,16 +45,55 @@ class Points:
         panels = halve(breakpoints(snapshot, variable))
         return cls(*gauss_legendre(panels), panels)
 
-    def draw(self, density: Tensor, uniform: Tensor) -> Tensor:
-        """(B, Q) densities, not necessarily normalised, and (B,) uniform numbers → (B,) float64."""
+    def draw(self, density: Tensor, uniform: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Points drawn from densities that need not be normalised: (B,) float64.
+
+        Args:
+            density: (B, Q); or (J, Q), where ``rows`` says which of them every draw is from.
+            uniform: (B,) in [0, 1), float64.
+            rows: (B,), or None.
+        """
         if self.panels is None:
-            return draw_index(density, uniform).double()
-        return draw_point(density, self.panels, uniform)
+            return draw_index(density if rows is None else density[rows], uniform).double()
+        return draw_point(density, self.panels, uniform, rows)
 
     def nodes(self, variable: int) -> Nodes:
         """The same for :mod:`squircuit.inference.marginals`."""
         weights = self.weights[None, None]
         return Nodes({variable: 0}, (len(self.x),), self.x.unsqueeze(0), weights, (0,))
+
+
+@final
+class InputDraws:
+    """Input layers at the points that draws of their variables need, computed once for all samples.
+
+    Args:
+        snapshot: of the model.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._points: dict[int, Points] = {}
+        self._tables: dict[tuple[InputGroup, int], Tensor] = {}
+
+    def points(self, variable: int) -> Points:
+        """Where the density of a variable has to be known."""
+        if variable not in self._points:
+            self._points[variable] = Points.of(self.snapshot, variable)
+        return self._points[variable]
+
+    def table(self, group: InputGroup, fold: int) -> Tensor:
+        """ℓ at the points of its variable: (K, Q)."""
+        key = group, fold
+        if key not in self._tables:
+            states = state_table(self.snapshot, group, fold)
+            at = self.points(group.variables[fold]).x
+            self._tables[key] = self.values(group, fold, at) if states is None else states
+        return self._tables[key]
+
+    def values(self, group: InputGroup, fold: int, x: Tensor) -> Tensor:
+        """ℓ(x): (B,) → (K, B)."""
+        return plain(evaluate_group(self.snapshot, group, range(fold, fold + 1), x.unsqueeze(0)))[0]
 
 
 def draw_index(masses: Tensor, uniform: Tensor) -> Tensor:
@@ -73,7 +114,7 @@ def draw_index(masses: Tensor, uniform: Tensor) -> Tensor:
     return index.squeeze(1).clamp(max=masses.shape[1] - 1)
 
 
-def draw_point(density: Tensor, breakpoints: Tensor, uniform: Tensor) -> Tensor:
+def draw_point(density: Tensor, breakpoints: Tensor, uniform: Tensor, rows: Tensor | None = None) -> Tensor:
     """A point from a density that is known at the Gauss–Legendre nodes of panels.
 
     A panel is drawn by its mass. Inside it the density is the polynomial through its 20 values, which for
@@ -81,9 +122,10 @@ def draw_point(density: Tensor, breakpoints: Tensor, uniform: Tensor) -> Tensor:
     polynomial is inverted by Newton's method between bounds that close in on the solution.
 
     Args:
-        density: not negative, not necessarily normalised, (B, P·20).
+        density: not negative, not necessarily normalised, (B, P·20); or of J densities, with ``rows``.
         breakpoints: sorted, (P + 1,), float64.
         uniform: (B,) in [0, 1), float64.
+        rows: which density each draw is from, (B,); None: its own.
 
     Returns:
         (B,) float64.
@@ -98,12 +140,14 @@ def draw_point(density: Tensor, breakpoints: Tensor, uniform: Tensor) -> Tensor:
     panels = density.double().reshape(len(density), -1, POINTS)
     half = breakpoints.diff() / 2
     masses = (panels @ _weights().to(panels)) * half  # (B, P)
+    rows = torch.arange(len(masses), device=masses.device) if rows is None else rows
+    masses = masses[rows]
     chosen = draw_index(masses, uniform).unsqueeze(1)
     cumulative = masses.cumsum(dim=1)
     mass = masses.gather(1, chosen)
     before = cumulative.gather(1, chosen) - mass
     share = ((uniform.unsqueeze(1) * cumulative[:, -1:] - before) / mass).clamp(0, 1)
-    values = panels.gather(1, chosen.unsqueeze(2).expand(-1, -1, POINTS)).squeeze(1)
+    values = panels[rows, chosen.squeeze(1)]  # (B, 20)
     place = _inverted(values, share)
     low, high = breakpoints[chosen], breakpoints[chosen + 1]
     return torch.lerp(low, high, (place + 1) / 2).squeeze(1)

@@ -13,11 +13,12 @@ from squircuit.families.quadrature import POINTS
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete, require_positive
 from squircuit.inference.sampling.ancestral import Walk
-from squircuit.inference.sampling.draws import draw_index
+from squircuit.inference.sampling.draws import InputDraws, draw_index
 from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.messages import Messages, log_total, messages
 from squircuit.inference.upward.quadrature import breakpoints
+from squircuit.inference.upward.scaled_message import largest_scale
 
 MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
 
@@ -87,40 +88,51 @@ def _batches(snapshot: Snapshot, evidence: Evidence) -> list[Tensor]:
 
 def _drawn(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
     """(n, m, d) float64, in blocks of samples that keep intermediate results bounded."""
-    widest = max((stack.shape[-1] for stack in found.snapshot.plan.stacks), default=1)
-    entries = max(widest, _nodes(found.snapshot) * max(found.snapshot.plan.pools))
-    block = max(1, block_size(evidence.x.device) // (len(evidence) * entries))
-    parts = [_block(found, evidence, min(block, count - i), generator) for i in range(0, count, block)]
+    block = max(1, block_size(evidence.x.device) // (len(evidence) * _entries(found.snapshot)))
+    draws = InputDraws(found.snapshot)
+    parts = [_block(found, draws, evidence, min(block, count - i), generator) for i in range(0, count, block)]
     return torch.cat(parts) if parts else evidence.x.new_zeros(0, *evidence.x.shape)
 
 
-def _nodes(snapshot: Snapshot) -> int:
-    """The most nodes that a continuous variable is drawn with; states are as many as weights have columns."""
-    continuous = [v for v, domain in snapshot.circuit.domains.items() if not domain.is_discrete]
-    return max((2 * POINTS * len(breakpoints(snapshot, v)) for v in continuous), default=1)
+def _entries(snapshot: Snapshot) -> int:
+    """Numbers a sample in the largest intermediate result: columns of a weight, or ℓ at nodes of a variable.
+
+    States are as many as weights have columns. Of units that are drawn alone only the panels are looked at.
+    """
+    widest = max((stack.shape[-1] for stack in snapshot.plan.stacks), default=1)
+    for variable, domain in snapshot.circuit.domains.items():
+        if not domain.is_discrete:
+            panels = 2 * len(breakpoints(snapshot, variable))
+            alone = snapshot.has_units_alone(variable)
+            widest = max(widest, panels if alone else panels * POINTS * max(snapshot.plan.pools))
+    return widest
 
 
-def _block(found: Messages, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
+def _block(
+    found: Messages, draws: InputDraws, evidence: Evidence, count: int, generator: torch.Generator | None
+) -> Tensor:
     rows = torch.arange(len(evidence), device=evidence.x.device).repeat(count)
-    walk = Walk(SquareRoots(found, rows), evidence.x.double()[rows], evidence.missing[rows], generator)
+    x, missing = evidence.x.double()[rows], evidence.missing[rows]
+    walk = Walk(SquareRoots(found, rows), draws, x, missing, generator)
     number, unit = _root_units(found, rows, walk.uniform())
     drawn, start = walk.x.clone(), walk.x
     for i, root in enumerate(found.snapshot.plan.roots):
         walk.x = start.clone()
         inside = torch.where(number == i, unit, 0)  # all rows walk from each root, and keep that of their own
-        walk.run(root, torch.nn.functional.one_hot(inside, root[0]).to(found.snapshot.dtype))
+        walk.run(root, inside)
         drawn = torch.where((number == i).unsqueeze(1), walk.x, drawn)
     return drawn.reshape(count, *evidence.x.shape)
 
 
 def _root_units(found: Messages, rows: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """For each sample a root layer and a unit in it, drawn by π_r R_rr: (B,) twice."""
-    diagonals, scales = found.diagonals()
-    largest = torch.stack(scales).amax(dim=0)
-    masses = [d * (s - largest).exp().unsqueeze(1) for d, s in zip(diagonals, scales, strict=True)]
-    weighted = torch.cat(masses, dim=1).clamp_min(0) * found.snapshot.mixture
-    chosen = draw_index(weighted[rows], uniform)
-    ends = torch.tensor([d.shape[1] for d in diagonals], device=chosen.device).cumsum(dim=0)
+    roots = found.root_squares()
+    squares, scales = (torch.cat(parts, dim=1) for parts in zip(*roots, strict=True))
+    terms = squares.clamp_min(0) * found.snapshot.mixture
+    largest = largest_scale(torch.where(terms > 0, scales, -torch.inf), dim=1).unsqueeze(1)
+    masses = torch.where(terms > 0, terms * (scales - largest).exp(), 0.0)
+    chosen = draw_index(masses[rows], uniform)
+    ends = torch.tensor([d.shape[1] for d, _ in roots], device=chosen.device).cumsum(dim=0)
     number = torch.searchsorted(ends, chosen, right=True)
     return number, chosen - torch.where(number > 0, ends[number - 1], 0)
 

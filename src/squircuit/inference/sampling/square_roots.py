@@ -8,9 +8,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.plan import Branch, Group
+from squircuit.execution.plan import Branch, Group, Key
 from squircuit.inference.compile.compiled_circuit import Snapshot
-from squircuit.inference.compile.schedule import Form, Key
+from squircuit.inference.compile.schedule import Form
 from squircuit.inference.upward import contraction
 from squircuit.inference.upward.messages import Messages
 from squircuit.regions.scope import Scope

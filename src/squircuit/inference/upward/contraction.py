@@ -8,18 +8,21 @@ is formed.
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from squircuit.execution.weighted_product import split_point
 
+Close: TypeAlias = Callable[[Tensor, Tensor], Tensor]  #: of the halves W R and W what is asked of W R Wᴴ
 
-def kronecker(factors: Sequence[Tensor]) -> Tensor:
-    """(F, K_i, B) each → (F, ∏K_i, B), the first factor's index slowest."""
-    return reduce(lambda a, b: (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1, 2), factors)
+
+def kronecker(factors: Sequence[Tensor], combine: Callable[[Tensor, Tensor], Tensor] = torch.mul) -> Tensor:
+    """(F, K_i, B) each → (F, ∏K_i, B), the first factor's index slowest; of log-scales with torch.add."""
+    return reduce(lambda a, b: combine(a.unsqueeze(2), b.unsqueeze(1)).flatten(1, 2), factors)
 
 
 def entrywise(factors: Sequence[Tensor]) -> Tensor:
@@ -87,8 +90,17 @@ def sandwich(left: Tensor, right: Tensor) -> Tensor:
     return left @ right.mH
 
 
+def diagonal(left: Tensor, right: Tensor) -> Tensor:
+    """The diagonal of H Aᴴ alone, real: (F, B or 1, K, C) twice → (F, K, B or 1)."""
+    return torch.einsum("fbkc,fbkc->fkb", left, right.conj()).real
+
+
 def weigh_matrices(
-    weight: Tensor, widths: Sequence[int], vectors: dict[int, Tensor], matrices: dict[int, Tensor]
+    weight: Tensor,
+    widths: Sequence[int],
+    vectors: dict[int, Tensor],
+    matrices: dict[int, Tensor],
+    close: Close = sandwich,
 ) -> Tensor:
     """W (R₁ ⊗ … ⊗ R_N) Wᴴ, where R_i is r rᴴ, a matrix, or else the identity.
 
@@ -97,29 +109,34 @@ def weigh_matrices(
         widths: K_i.
         vectors: factor → r, (F, K_i, B).
         matrices: factor → R, (F, B or 1, K_i, K_i).
+        close: :func:`sandwich`, or :func:`diagonal` where nothing else of it is asked.
 
     Returns:
-        (F, B or 1, K, K).
+        (F, B or 1, K, K), or the diagonal, (F, K, B or 1).
     """
     right = close_vectors(weight, widths, vectors)
     left_over = [i for i in range(len(widths)) if i not in vectors]
     modes = {left_over.index(i): matrix for i, matrix in matrices.items()}
     folds = max(len(t) for t in (right, *matrices.values()))
     right = right.expand(folds, -1, -1, -1)
-    return sandwich(multiply_modes(right, [widths[i] for i in left_over], modes), right)
+    return close(multiply_modes(right, [widths[i] for i in left_over], modes), right)
 
 
 def weigh_entrywise(
-    weight: Tensor, vectors: Sequence[Tensor], matrices: Sequence[Tensor], has_identity: bool
+    weight: Tensor,
+    vectors: Sequence[Tensor],
+    matrices: Sequence[Tensor],
+    has_identity: bool,
+    close: Close = sandwich,
 ) -> Tensor:
     """W (R₁ ⊙ … ⊙ R_N) Wᴴ; one identity leaves only the diagonals. Shapes as in :func:`weigh_matrices`."""
     if has_identity:
         diagonals = [m.diagonal(dim1=2, dim2=3) for m in matrices]
         diagonals += [(v * v.conj()).mT for v in vectors]
         both = (weight.unsqueeze(1) * entrywise(diagonals).unsqueeze(2)) if diagonals else weight.unsqueeze(1)
-        return sandwich(both, weight.unsqueeze(1))
+        return close(both, weight.unsqueeze(1))
     product = entrywise([*matrices, *(outer(v) for v in vectors)])
-    return sandwich(weight.unsqueeze(1) @ product, weight.unsqueeze(1).expand(len(product), -1, -1, -1))
+    return close(weight.unsqueeze(1) @ product, weight.unsqueeze(1).expand(len(product), -1, -1, -1))
 
 
 def first_mode(amplitude: Tensor, modes: Sequence[tuple[int, int]], mode: tuple[int, int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What input layers send upwards: a vector where their variable is observed, else a matrix."""
+"""What input layers send upwards: a vector where their variable is observed, else a matrix; or squares."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.inputs import evaluate_inputs
+from squircuit.execution.inputs import evaluate_inputs, input_norms
 from squircuit.execution.plan import InputGroup, Slots
 from squircuit.families import Categorical
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.contraction import outer
 from squircuit.inference.upward.quadrature import Nodes
-from squircuit.inference.upward.scaled_message import Message, rescaled
+from squircuit.inference.upward.scaled_message import Message, rescaled, rescaled_units, squared
 
 
 @final
@@ -83,12 +83,27 @@ class InputMessages:
     def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
         integral = self._weighted(group, folds) if weighted else self._grams(group, folds)
-        if all(self._always_missing[group.variables[f]] for f in folds):
+        if all(self._missing_in[group.variables[f]][0] for f in folds):
             return rescaled(integral, matrix=True)
         missing = self._columns(self.missing, group, folds)  # (F, B)
         value, scale = self.vectors(group, folds)
         either = torch.where(missing[:, :, None, None], integral, outer(value))
         return rescaled(either, matrix=True, scale=torch.where(missing, 0.0, 2 * scale))
+
+    def squares(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
+        """∫ |ℓ_k|² where the variable is missing, |ℓ_k|² where it is not: (F, K, B or 1)."""
+        lacks = [self._missing_in[group.variables[f]] for f in folds]
+        if not any(some for _, some in lacks):
+            return self._unit_squares(group, folds)
+        integral = rescaled_units(
+            self._weighted_norms(group, folds) if weighted else self._norms(group, folds)
+        )
+        if all(every for every, _ in lacks):
+            return integral
+        missing = self._columns(self.missing, group, folds).unsqueeze(1)  # (F, 1, B)
+        shown = self._unit_squares(group, folds)
+        pairs = zip(integral, shown, strict=True)
+        return Message(*(torch.where(missing, absent, there) for absent, there in pairs))
 
     def node_weights(self, variables: tuple[int, ...]) -> Tensor:
         """ω of some variables: (F, B or 1, Q)."""
@@ -97,10 +112,37 @@ class InputMessages:
         return self.nodes.weights.index_select(0, rows)
 
     @cached_property
-    def _always_missing(self) -> list[bool]:
-        """Of every variable, whether all rows lack it."""
-        flags: list[bool] = self.missing.all(dim=0).tolist()
-        return flags
+    def _missing_in(self) -> list[tuple[bool, bool]]:
+        """Of every variable, whether all rows lack it, and whether some do."""
+        return list(zip(self.missing.all(dim=0).tolist(), self.missing.any(dim=0).tolist(), strict=True))
+
+    def _unit_squares(self, group: InputGroup, folds: Slots) -> Message:
+        """|ℓ_k(x)|², each with a scale of its own, in units of the variables' references."""
+        if group.weight is not None:
+            return squared(self.vectors(group, folds))
+        x = self._columns(self.x, group, folds)
+        value, scale = evaluate_units(self.snapshot, group, folds, x)  # (F, K, B) twice
+        largest = torch.where(value == 0, -torch.inf, scale).amax(dim=1)
+        taken = [self._reference(group.variables[f], s) for f, s in zip(folds, largest, strict=True)]
+        real = self.snapshot.mixture.dtype
+        squares = rescaled_units((value * value.conj()).real)
+        return Message(squares.value.to(real), squares.scale + 2 * (scale - torch.stack(taken).unsqueeze(1)))
+
+    def _weighted_norms(self, group: InputGroup, folds: Slots) -> Tensor:
+        """Σ_q ω_q |ℓ_k(x_q)|²: (F, K, B or 1)."""
+        values = plain(self._at_nodes(group, folds))  # (F, K, Q)
+        weights = self.node_weights(tuple(group.variables[f] for f in folds)).to(values.real.dtype)
+        return (values * values.conj()).real @ weights.mT
+
+    def _norms(self, group: InputGroup, folds: Slots) -> Tensor:
+        """∫ |ℓ_k|², the diagonal of W (∫ φ φᴴ) Wᴴ: (F, K, 1)."""
+        like = self.snapshot.mixture
+        if self.snapshot.is_normalised:
+            return like.new_ones(len(folds), group.units, 1)
+        weight = None if group.weight is None else group_weight(self.snapshot, group, folds)
+        values = function_values(self.snapshot, group, folds)
+        norms = input_norms(group, weight, values, self.snapshot.device)
+        return norms.to(like).expand(len(folds), -1).unsqueeze(2)
 
     def _weighted(self, group: InputGroup, folds: Slots) -> Tensor:
         """Σ_q ω_q ℓ(x_q) ℓ(x_q)ᴴ: (F, B or 1, K, K)."""
@@ -140,6 +182,16 @@ def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tenso
     return Message(
         value, snapshot.mixture.new_zeros(value.shape[0], value.shape[2]) if scale is None else scale
     )
+
+
+def evaluate_units(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> tuple[Tensor, Tensor]:
+    """φ(x) of input layers without weight, a scale for each function: (F, B) → (F, K, B) twice, double."""
+    values = function_values(snapshot, group, folds)
+    if values:
+        found = torch.func.vmap(group.family.evaluate_separately)(x, values)
+    else:
+        found = group.family.evaluate_separately(x)
+    return found[0].mT, found[1].mT
 
 
 def plain(message: Message) -> Tensor:

@@ -1,13 +1,14 @@
 """Messages upwards: R = ∫ ℓ ℓᴴ of every layer that a query needs, all layers of a step together.
 
-Vectors where all is observed, matrices where some of it is; see :mod:`squircuit.inference.compile.schedule`.
+Vectors where all is observed, matrices where some of it is, and only their diagonals where those are enough;
+see :mod:`squircuit.inference.compile.schedule`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import final
 
 import torch
@@ -22,7 +23,16 @@ from squircuit.inference.upward import contraction
 from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.quadrature import Nodes
-from squircuit.inference.upward.scaled_message import Message, added, joined, largest_scale, ratio, rescaled
+from squircuit.inference.upward.scaled_message import (
+    Message,
+    added,
+    joined,
+    largest_scale,
+    ratio,
+    rescaled,
+    rescaled_units,
+    squared,
+)
 
 CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
 """A share of the terms of a matrix below which too few of its digits are left."""
@@ -33,39 +43,50 @@ class Messages:
     """The messages of one schedule for one batch of rows.
 
     Args:
-        leaves: the input layers for these rows.
+        inputs: what the input layers send for these rows.
         schedule: made for the variables that these rows lack.
     """
 
-    def __init__(self, leaves: InputMessages, schedule: Schedule) -> None:
-        self.leaves, self.schedule = leaves, schedule
-        self.snapshot = leaves.snapshot
+    def __init__(self, inputs: InputMessages, schedule: Schedule) -> None:
+        self.inputs, self.schedule = inputs, schedule
+        self.snapshot = inputs.snapshot
         self.found: list[Message] = []
-        self.doubtful = torch.zeros(len(leaves.x), dtype=torch.bool, device=leaves.x.device)
+        self.doubtful = torch.zeros(len(inputs.x), dtype=torch.bool, device=inputs.x.device)
         """Rows in which terms of a matrix have cancelled so far that few digits are left."""
         for step in schedule.steps:
             self.found.append(self._inputs(step) if isinstance(step.group, InputGroup) else self._inner(step))
 
     def total(self) -> tuple[Tensor, Tensor]:
         """Σ_r π_r R_rr over the root units as t and s with t·e^s: (B,) each."""
-        totals, scales = self.totals()
-        largest = largest_scale(torch.where(totals == 0, -torch.inf, scales), dim=1)
-        return (totals * ratio(scales, largest.unsqueeze(1))).sum(dim=1), largest
+        return _weighted_sum(*self.totals())
 
     def totals(self) -> tuple[Tensor, Tensor]:
         """The same of each of the M circuits that are mixed: (B, M) each."""
-        diagonals, scales = self.diagonals()
-        units = list(self.snapshot.components)
-        mixture = torch.split(self.snapshot.mixture, units)
-        parts = [diagonal @ pi for diagonal, pi in zip(diagonals, mixture, strict=True)]
-        return torch.stack(parts, dim=1), torch.stack(scales, dim=1)
+        mixture = torch.split(self.snapshot.mixture, list(self.snapshot.components))
+        parts = [
+            _weighted_sum(squares * pi, scale)
+            for (squares, scale), pi in zip(self.root_squares(), mixture, strict=True)
+        ]
+        return torch.stack([total for total, _ in parts], dim=1), torch.stack([s for _, s in parts], dim=1)
 
-    def diagonals(self) -> tuple[list[Tensor], list[Tensor]]:
-        """R_rr of every root layer, (B, R) each, and their log-scales, (B,) each."""
-        found = [self._diagonal(width, source) for width, source in self._roots()]
-        lacking = self.snapshot.log_scales or (0.0,) * len(found)
-        scales = [scale + 2 * more for (_, scale), more in zip(found, lacking, strict=True)]
-        return [diagonal for diagonal, _ in found], scales
+    def root_squares(self) -> list[tuple[Tensor, Tensor]]:
+        """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""
+        widths = [width for width, _ in self.snapshot.plan.roots]
+        lacking = self.snapshot.log_scales or (0.0,) * len(widths)
+        found = [self._root(width, s) for width, s in zip(widths, self.schedule.roots, strict=True)]
+        return [(value, scale + 2 * more) for (value, scale), more in zip(found, lacking, strict=True)]
+
+    def squares(self, source: Source) -> Message:
+        """∫ |ℓ_k|² of a factor (not for identities)."""
+        message = self.read(source)
+        if source.form is Form.VECTOR:
+            return squared(message)
+        if source.form is Form.OPEN:
+            return self._closed_squares(source, message)
+        if source.form is Form.SQUARES:
+            return message
+        diagonals = message.value.diagonal(dim1=2, dim2=3).real.mT
+        return rescaled_units(diagonals, message.scale.unsqueeze(1))
 
     def matrix(self, source: Source) -> Message:
         """A factor's message as a matrix (not for identities)."""
@@ -90,34 +111,28 @@ class Messages:
         index = self.schedule.index(rows, value.device)
         return Message(value.index_select(0, index), scale.index_select(0, index))
 
-    def _roots(self) -> list[tuple[int, Source]]:
-        widths = [width for width, _ in self.snapshot.plan.roots]
-        return list(zip(widths, self.schedule.roots, strict=True))
-
-    def _diagonal(self, width: int, source: Source) -> tuple[Tensor, Tensor]:
-        """R_rr of a root layer: (B, R), and its scale, (B,)."""
-        rows = len(self.leaves.x)
+    def _root(self, width: int, source: Source) -> tuple[Tensor, Tensor]:
+        rows, like = len(self.inputs.x), self.snapshot.mixture
         if source.form is Form.IDENTITY:
-            like = self.snapshot.mixture
-            return like.new_ones(rows, width), like.new_zeros(rows)
-        if source.form is Form.VECTOR:
-            value, scale = self.read(source)
-            return (value[0] * value[0].conj()).real.T, 2 * scale[0]
-        value, scale = self.matrix(source)
-        return value[0].diagonal(dim1=1, dim2=2).real.expand(rows, -1), scale[0].expand(rows)
+            return like.new_ones(rows, width), like.new_zeros(rows, width, dtype=torch.float64)
+        value, scale = self.squares(source)
+        return value[0].T.expand(rows, -1), scale[0].T.expand(rows, -1)
 
     # ------------------------------------------------------------------ one step
 
     def _inputs(self, step: Step) -> Message:
         group = step.group
         assert isinstance(group, InputGroup)
-        if step.form in (Form.MATRIX, Form.WEIGHTED):
-            return self.leaves.matrices(group, step.folds, step.form is Form.WEIGHTED)
-        make = self.leaves.open if step.form is Form.OPEN else self.leaves.vectors
+        if step.form in (Form.MATRIX, Form.SQUARES):
+            integrate = self.inputs.matrices if step.form is Form.MATRIX else self.inputs.squares
+            return integrate(group, step.folds, step.is_weighted)
+        make = self.inputs.open if step.form is Form.OPEN else self.inputs.vectors
         return make(group, step.folds)
 
     def _inner(self, step: Step) -> Message:
-        compute = self._matrix if step.form is Form.MATRIX else self._vector
+        if step.form is Form.SQUARES and not isinstance(step.group, SumGroup):
+            return self._product_of_squares(step)
+        compute = self._vector if step.form in (Form.VECTOR, Form.OPEN) else self._matrix
         parts = [
             compute(step, branch, sources)
             for branch, sources in zip(step.branches, step.sources, strict=True)
@@ -127,8 +142,10 @@ class Messages:
             parts = [added(parts, matrix=is_matrix, through_zeros=self._learns)]
         value, scale = parts[0]
         message = rescaled(value, matrix=is_matrix, scale=scale)
-        if is_matrix and isinstance(step.group, SumGroup):
+        if compute == self._matrix and isinstance(step.group, SumGroup):
             self._doubt(step, message.scale - scale)
+        if step.form is Form.SQUARES:
+            return rescaled_units(message.value, message.scale.unsqueeze(1))
         return message
 
     @torch.no_grad()
@@ -138,7 +155,7 @@ class Messages:
         R is a square, so rounding takes twice as many of its digits as of a vector's.
 
         Args:
-            shrunk: log of the largest entry of W R Wᴴ, R having one of 1: (F, B or 1).
+            shrunk: log of the largest entry of W R Wᴴ or of its diagonal, R having one of 1: (F, B or 1).
         """
         size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
         largest = torch.linalg.vector_norm(size, dim=2).amax(dim=1, keepdim=True).log()  # (F or 1, 1)
@@ -160,13 +177,13 @@ class Messages:
     def _repeated(self, step: Step, source: Source) -> Message:
         value, scale = self.read(source)
         if step.form is Form.OPEN and source.form is Form.VECTOR:
-            assert self.leaves.nodes is not None
-            count = self.leaves.nodes.points.shape[1]
+            assert self.inputs.nodes is not None
+            count = self.inputs.nodes.points.shape[1]
             return Message(value.repeat_interleave(count, dim=2), scale.repeat_interleave(count, dim=1))
         return Message(value, scale)
 
     def _matrix(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
-        """W (R₁ ⊗ … ⊗ R_N) Wᴴ, or with ⊙."""
+        """W (R₁ ⊗ … ⊗ R_N) Wᴴ, or with ⊙; of a step of squares its diagonal alone, (F, K, B or 1)."""
         vectors: dict[int, Tensor] = {}
         matrices: dict[int, Tensor] = {}
         scales = [self.snapshot.mixture.new_zeros(len(step.folds), 1)]
@@ -188,10 +205,11 @@ class Messages:
         if not isinstance(step.group, SumGroup):
             return self._product(step, branch, vectors, matrices)
         weight = self._weight(step, branch)
+        close = contraction.diagonal if step.form is Form.SQUARES else contraction.sandwich
         if branch.kind != "kronecker":
             has_identity = len(vectors) + len(matrices) < len(branch.widths)
             return contraction.weigh_entrywise(
-                weight, list(vectors.values()), list(matrices.values()), has_identity
+                weight, list(vectors.values()), list(matrices.values()), has_identity, close
             )
 
         def block(part: slice) -> Tensor:
@@ -200,16 +218,32 @@ class Messages:
                 branch.widths,
                 {i: v[part] for i, v in vectors.items()},
                 {i: m[part] for i, m in matrices.items()},
+                close,
             )
 
         compute = partial(checkpoint, block, use_reentrant=False) if self._recomputes else block
-        most = block_size(weight.device) // (step.entries() * len(self.leaves.x))
+        most = block_size(weight.device) // (step.entries() * len(self.inputs.x))
         return _in_blocks(compute, len(step.folds), max(1, most))
 
     @property
     def _recomputes(self) -> bool:
         """Intermediate results are computed again on the way down: kept, they would fill the memory."""
-        return self.leaves.nodes is not None and torch.is_grad_enabled()
+        return self.inputs.nodes is not None and torch.is_grad_enabled()
+
+    def _product_of_squares(self, step: Step) -> Message:
+        """∏_i ∫ |ℓ_i|², unit by unit or of every combination of units; an identity has squares of 1."""
+        (branch,), (sources,) = step.branches, step.sources
+        one = self.snapshot.mixture.new_ones(())
+        found = [
+            Message(one.expand(1, k, 1), one.double().log().expand(1, k, 1))
+            if source.form is Form.IDENTITY
+            else self.squares(source)
+            for k, source in zip(branch.widths, sources, strict=True)
+        ]
+        values, scales = [message.value for message in found], [message.scale for message in found]
+        if branch.kind == "kronecker":
+            return Message(contraction.kronecker(values), contraction.kronecker(scales, torch.add))
+        return Message(contraction.entrywise(values), reduce(torch.add, scales))
 
     def _product(
         self, step: Step, branch: Branch, vectors: dict[int, Tensor], matrices: dict[int, Tensor]
@@ -246,15 +280,27 @@ class Messages:
 
     def _closed(self, source: Source, message: Message) -> Message:
         """Σ_q ω_q r_q r_qᴴ of an open vector: (F, K, B·Q) → (F, B, K, K)."""
-        weights = self.leaves.node_weights(source.variables)  # (F, B or 1, Q)
+        value, factor, largest = self._at_nodes(source, message)
+        return Message((value * factor.unsqueeze(2)) @ value.mH, 2 * largest)
+
+    def _closed_squares(self, source: Source, message: Message) -> Message:
+        """Σ_q ω_q |r_q|² of an open vector: (F, K, B·Q) → (F, K, B)."""
+        value, factor, largest = self._at_nodes(source, message)
+        squares = ((value * value.conj()).real @ factor.unsqueeze(3)).squeeze(3)  # (F, B, K)
+        return rescaled_units(squares.mT, 2 * largest.unsqueeze(1))
+
+    def _at_nodes(self, source: Source, message: Message) -> tuple[Tensor, Tensor, Tensor]:
+        """An open vector, (F, B, K, Q), its nodes' weights at a common scale, (F, B, Q), and that, (F, B)."""
+        weights = self.inputs.node_weights(source.variables)  # (F, B or 1, Q)
         folds, units, _ = message.value.shape
         count = weights.shape[2]
         value = message.value.reshape(folds, units, -1, count).transpose(1, 2)  # (F, B, K, Q)
         counted = message.counted().reshape(folds, -1, count)
         largest = largest_scale(counted, dim=2)
         scale = message.scale.reshape(counted.shape) if self._learns else counted
-        factor = (weights * ratio(2 * scale, 2 * largest.unsqueeze(2))).to(value.real.dtype)
-        return Message((value * factor.unsqueeze(2)) @ value.mH, 2 * largest)
+        real = value.real.dtype
+        factor = weights.to(real) * ratio(2 * scale, 2 * largest.unsqueeze(2), real)
+        return value, factor, largest
 
 
 def messages(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None = None) -> Messages:
@@ -277,7 +323,13 @@ def log_totals(found: Messages) -> Tensor:
 def _log_of(total: Tensor, scale: Tensor) -> Tensor:
     positive = (total > 0) & (scale > -torch.inf)
     logarithm = torch.where(positive, total, 1.0).log() + torch.where(positive, scale, 0.0)
-    return torch.where(positive, logarithm, -torch.inf)
+    return torch.where(positive, logarithm, -torch.inf).to(total.dtype)
+
+
+def _weighted_sum(terms: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_k t_k e^{s_k} as t and s with t·e^s: (B, K) twice → (B,) twice."""
+    largest = largest_scale(torch.where(terms == 0, -torch.inf, scale), dim=1)
+    return (terms * ratio(scale, largest.unsqueeze(1), terms.dtype)).sum(dim=1), largest
 
 
 def _in_blocks(compute: Callable[[slice], Tensor], folds: int, block: int) -> Tensor:

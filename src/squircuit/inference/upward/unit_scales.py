@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
-from squircuit.execution.scaled import log_or_nothing
 from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
@@ -58,25 +58,42 @@ def may_spread(families: Sequence[InputFunctions]) -> bool:
     return len(families) > 1 or not families[0].has_one_scale
 
 
-def needs_unit_scales(snapshot: Snapshot, x: Tensor, missing: Tensor, real: torch.dtype) -> Tensor:
+def without_unit_scales(snapshot: Snapshot) -> list[int]:
+    """The variables whose units share scales in a query; the squares of others have scales of their own."""
+
+    def is_shared(group: InputGroup) -> bool:
+        return group.weight is not None and may_spread([group.family])
+
+    return [
+        variable
+        for variable, layers in snapshot.inputs.items()
+        if not snapshot.has_units_alone(variable) or any(is_shared(group) for group, _ in layers)
+    ]
+
+
+def needs_unit_scales(
+    snapshot: Snapshot, x: Tensor, missing: Tensor, real: torch.dtype, variables: Iterable[int] | None = None
+) -> Tensor:
     """Rows in which the functions of a variable differ by more than a precision holds beside other factors.
 
     Args:
         snapshot: of the model.
         x, missing: rows, (n, d) each.
         real: float32 or float64.
+        variables: to be looked at; default all.
 
     Returns:
         Booleans, (n,).
     """
     found = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    for variable, layers in snapshot.inputs.items():
+    for variable in snapshot.inputs if variables is None else variables:
+        layers = snapshot.inputs[variable]
         if not may_spread([group.family for group, _ in layers]):
             continue
         least, most = x.new_full((len(x),), torch.inf), x.new_full((len(x),), -torch.inf)
         for group, fold in layers:
             values = layer_values(snapshot, group, fold)
-            functions, scale = group.family.evaluate_separately(x[:, variable].detach(), values)
+            functions, scale = group.family.evaluate_separately(group.at(x, fold).detach(), values)
             sizes = scale + functions.detach().abs().log()
             there = functions != 0
             least = torch.minimum(least, torch.where(there, sizes, torch.inf).amin(dim=1))
@@ -177,8 +194,10 @@ class _Layers:
 
     def _layer(self, group: InputGroup | SumGroup | ProductGroup, fold: int) -> Units:
         if isinstance(group, InputGroup):
-            make = self._integral if self.missing[group.variables[fold]] else self._input
-            return make(group, fold)
+            if not any(self.missing[v] for v in group.blocks[fold]):
+                return self._input(group, fold)
+            assert self.missing[group.variables[fold]]
+            return self._integral(group, fold)
         if isinstance(group, ProductGroup):
             return self._product(group.branch, fold)
         weight = self.snapshot.network.weight(self.snapshot.stacks, group.weight)
@@ -188,14 +207,13 @@ class _Layers:
 
     def _input(self, group: InputGroup, fold: int) -> Units:
         """W φ(x)."""
-        variable = group.variables[fold]
-        column, weight = self.x[:, variable], _weight(self.snapshot, group, fold)
+        columns, weight = group.at(self.x, fold), _weight(self.snapshot, group, fold)
         if isinstance(group.family, Categorical) and weight is not None:
-            value = weight.T[column.long()]
+            value = weight.T[columns.long()]
             return _balanced(value, torch.zeros_like(value.real))
         values = layer_values(self.snapshot, group, fold)
-        functions, scale = group.family.evaluate_separately(column, values)
-        scale = scale - self.references[:, variable, None] / 2
+        functions, scale = group.family.evaluate_separately(columns, values)
+        scale = scale - self.references[:, list(group.blocks[fold])].sum(dim=1, keepdim=True) / 2
         units = _balanced(functions.to(self.snapshot.dtype), scale)
         return units if weight is None else _sum([weight], [units])
 

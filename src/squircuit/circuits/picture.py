@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squircuit.circuits.layers import Input, Kronecker, Layer, Sum
-from squircuit.regions.drawing import Node, draw_graph
+from squircuit.regions.svg import Node, draw_graph
 
 if TYPE_CHECKING:
     from squircuit.circuits.circuit import Circuit

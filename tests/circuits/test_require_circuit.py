@@ -41,7 +41,7 @@ def test_both_arguments_must_be_circuits(function):
             function(*pair)
 
 
-@pytest.mark.parametrize("function", [sq.units.partition, sq.units.marginal, sq.inference.unitary.marginal])
+@pytest.mark.parametrize("function", [sq.scalar.partition, sq.scalar.marginal, sq.inference.unitary.marginal])
 def test_the_other_roads_to_z_refuse_models_too(function):
     with pytest.raises(sq.ParameterError, match=r"Fix: pass model\.circuit\(\)\."):
         function(MODEL)

@@ -16,7 +16,7 @@ from squircuit.families.domain import Domain
 
 @final
 @dataclass(frozen=True)
-class Together(Family):
+class Concatenated(Family):
     r"""The functions of two families on one domain,
 
     .. math:: \chi(x) = (\varphi_1(x), \dots, \varphi_n(x), \psi_1(x), \dots, \psi_m(x)).
@@ -36,7 +36,7 @@ class Together(Family):
 
     Example:
         >>> from squircuit.families import Fourier, Legendre
-        >>> Together(Legendre(2), Legendre(1)).evaluate(torch.tensor(1.0))
+        >>> Concatenated(Legendre(2), Legendre(1)).evaluate(torch.tensor(1.0))
         tensor([0.7071, 1.2247, 0.7071])
     """
 

@@ -12,13 +12,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def untraced(function: Callable[P, T]) -> Callable[P, T]:
+def opaque_to_compiler(function: Callable[P, T]) -> Callable[P, T]:
     """As ``torch.compiler.disable``, for functions with a cache, which tracing would lose.
 
     That decorator imports the compiler at once, which takes seconds; this one leaves it to those who compile.
 
     Example:
-        >>> untraced(abs)(-2)
+        >>> opaque_to_compiler(abs)(-2)
         2
     """
 

@@ -9,7 +9,7 @@ import pytest
 
 from squircuit.errors import ParameterError
 from squircuit.regions import balanced_tree, linear, patch_splits, quad_tree, random_tree
-from squircuit.regions.drawing import Node, draw_graph
+from squircuit.regions.svg import Node, draw_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 GRAPHS = [

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from squircuit.circuits.circuit import Circuit
 from squircuit.circuits.layers import Input, Layer, Sum
-from squircuit.circuits.order import postorder
 from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.circuits.postorder import postorder
 
 
 def mixed(circuits: Sequence[Circuit], root_weights: Tensor) -> Circuit:

@@ -288,3 +288,14 @@ def test_components_of_a_table_model_are_mixed_with_weights_that_are_learnt():
     assert model.structure.root_weights is not None
     assert model.is_unitary
     assert abs(model.log_partition().item()) < 1e-6
+
+
+@pytest.mark.parametrize("continuous", ["bins", "transformed"])
+def test_samples_of_a_column_with_92_per_cent_zeros_show_as_many(continuous):
+    generator = np.random.default_rng(0)
+    gains = np.where(generator.uniform(size=1500) < 0.92, 0.0, np.round(generator.lognormal(7, 1, size=1500)))
+    rows = np.stack([gains, generator.normal(size=1500)], axis=1)
+    model = sq.table_model(rows, continuous=continuous, size=16)
+    sq.fit(model, rows, epochs=20, progress=False)
+    drawn = model.sample(4000, seed=0)[:, 0].round()
+    assert (drawn == 0).float().mean().item() == pytest.approx((gains == 0).mean(), abs=0.03)

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo tour test test-gpu fuzz mutants docs format constraints clean
+.PHONY: demo tour quick test test-gpu fuzz mutants docs format constraints clean
 
 demo: $(VENV)/installed  ## train on 8×8 digits (a minute or two), compare, and write a page: demo/index.html
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,13 @@ test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, READM
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2
+
+quick: $(VENV)/installed  ## under a minute: lint, types, and the tests of the folders that have changed; AGAINST=main
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tests/quick.py $(if $(AGAINST),--against $(AGAINST))
 
 test-gpu: $(VENV)/installed  ## the tests that need a CUDA device: kernels and captured steps
 	$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make test-gpu: there is no CUDA device here")'

@@ -20,6 +20,9 @@ settings.register_profile(
 settings.register_profile(  # of kill_mutants.py, to which the first failure is enough
     "first-failure", settings.get_profile("squircuit"), phases=[Phase.explicit, Phase.generate]
 )
+settings.register_profile(  # of quick.py: the first examples of each law
+    "quick", settings.get_profile("squircuit"), max_examples=5
+)
 settings.load_profile("squircuit")
 
 torch.set_num_threads(1)

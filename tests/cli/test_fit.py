@@ -158,3 +158,67 @@ def test_a_stream_trains_on_every_row_as_the_library_does(asked, tmp_path, monke
 def test_a_table_of_texts_does_not_stream(people, tmp_path):
     done = call("fit", people, "--out", tmp_path / "m", "--stream", code=2)
     assert done.stderr.startswith(f"error: --stream: {people} is no file ending in .npy, .parquet, .pq. Fix:")
+
+
+def write_weighted(path):
+    """The people with a column of weights in the middle, 0 for some."""
+    names, *rows = write_people(path).read_text().splitlines()
+    cells = [line.split(",") for line in (names, *rows)]
+    weights = ["w", *(str(number % 3) for number in range(len(rows)))]
+    path.write_text(
+        "".join(",".join([*row[:2], w, *row[2:]]) + "\n" for row, w in zip(cells, weights, strict=True))
+    )
+    return path, np.arange(len(rows)) % 3
+
+
+def test_a_column_of_weights_is_not_modelled_and_counts_as_in_the_library(tmp_path):
+    file, weights = write_weighted(tmp_path / "p.csv")
+    call(
+        "fit",
+        file,
+        *COLUMNS,
+        "--weights",
+        "w",
+        "--valid",
+        file,
+        "--out",
+        tmp_path / "m",
+        "--units",
+        2,
+        *QUICK,
+    )
+    table = sq.data.read(file, {"wind": "periodic:360", "w": "drop"})
+    expected = sq.model_for(table, units=2)
+    options = {"weights": weights, "valid_weights": weights, "epochs": 2, "progress": False}
+    history = sq.fit(expected, table, table, **options)
+    found = sq.load(tmp_path / "m")
+    assert found.schema.names == tuple(NAMES)
+    assert torch.equal(
+        found.log_prob(*table.cells.to(torch.device("cpu"))),
+        expected.log_prob(*table.cells.to(torch.device("cpu"))),
+    )
+    assert found.notes["scores"]["valid"] == history.best.valid
+
+
+def test_a_stream_with_a_column_of_weights_trains_as_the_library_does(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(2, size=90) for name in "abc"} | {"w": np.arange(90) % 4}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet", row_group_size=20)
+    words = ("fit", tmp_path / "t.parquet", "--stream", "--weights", "w", "--batch", 15, "--units", 2)
+    call(*words, "--out", tmp_path / "m", *QUICK)
+    rows = sq.data.read(tmp_path / "t.parquet", {"w": "drop"})
+    expected = sq.model_for(sq.data.read(tmp_path / "t.parquet", {"w": "drop"}), units=2)
+    stream = sq.data.Batches(tmp_path / "t.parquet", 15, like=rows.schema, weights=columns["w"])
+    history = sq.fit(expected, stream, epochs=2, progress=False)
+    assert sq.load(tmp_path / "m").notes["scores"]["train"] == pytest.approx(history.best.train, abs=1e-6)
+
+
+def test_columns_that_are_no_weights_are_refused_in_one_line(people, tmp_path):
+    out = ("--out", tmp_path / "m")
+    done = call("fit", people, "--weights", "groups", *out, code=2)
+    assert "no column 'groups' of weights. Fix: did you mean 'group'?" in done.stderr
+    done = call("fit", people, "--weights", "group", *out, code=2)
+    assert "line 2, column 'group': " in done.stderr
+    done = call("fit", "digits", "--weights", "w", *out, code=2)
+    assert "error: --weights: the data set 'digits' has none. Fix: leave the option out." in done.stderr

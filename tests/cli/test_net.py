@@ -14,6 +14,8 @@ from squircuit.cli import sample as sample_command
 from .conftest import call, error_line
 from .test_program import SRC, process
 
+pytestmark = pytest.mark.process
+
 
 def failing(error):
     def fail(*_, **__):

@@ -15,6 +15,8 @@ from squircuit.cli import app
 
 from .conftest import call
 
+pytestmark = pytest.mark.process
+
 COMMANDS = ["fit", "score", "sample", "complete", "mix", "check", "plot", "data"]
 SRC = str(Path(sq.__file__).resolve().parents[1])
 

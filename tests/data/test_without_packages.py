@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import sys
 for package in ("narwhals", "pyarrow", "pooch"):
@@ -26,6 +28,7 @@ except sq.data.MissingPackageError as error:
 """
 
 
+@pytest.mark.process
 def test_arrays_tensors_mappings_and_csv_files_need_no_package_and_frames_name_theirs(tmp_path):
     command = [sys.executable, "-c", CODE, str(tmp_path / "x.csv")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

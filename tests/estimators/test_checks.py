@@ -14,6 +14,16 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)
+OTHER_BATCHES = {
+    "check_sample_weight_equivalence_on_dense_data": "repeated rows fall into other batches, and other rows "
+    "are held out; tests/training/test_weights.py has the law for full steps"
+}
+
+
+def expected_failures(estimator):
+    return OTHER_BATCHES if isinstance(estimator, sq.estimators.SquaredCircuitOutlier) else {}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_it_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

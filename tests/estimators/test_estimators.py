@@ -297,6 +297,7 @@ def test_wrong_parameters_are_named(estimator, words):
         estimator.fit(points())
 
 
+@pytest.mark.process
 def test_without_scikit_learn_all_else_is_imported_and_the_error_says_what_to_install():
     program = (
         "import sys; sys.modules['sklearn'] = None\n"
@@ -336,6 +337,39 @@ def test_several_members_are_the_mixture_of_models_with_other_seeds_on_trees_of_
     assert pickle.loads(pickle.dumps(mixed)).score(X) == pytest.approx(mixed.score(X))
     with pytest.raises(sq.ParameterError, match="members=0"):
         sq.estimators.SquaredCircuitDensity(members=0).fit(X)
+
+
+@pytest.mark.parametrize("make", [Density, Imputer, Outlier])
+@pytest.mark.parametrize("frame", [False, True])
+def test_rows_of_sample_weight_0_are_as_absent_bit_for_bit(make, frame):
+    X = people() if frame else points()
+    weights = np.arange(len(X)) % 3
+    some = make(**FEW).fit(X, sample_weight=weights)
+    other = make(**FEW).fit(X[weights > 0], sample_weight=weights[weights > 0])
+    assert some.history_.best.valid == other.history_.best.valid
+    if make is Outlier:
+        assert some.offset_ == pytest.approx(other.offset_, abs=1e-12)  # rounding goes by the rows at once
+    pairs = zip(some.model_.parameters(), other.model_.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_sample_weights_move_the_density_where_the_weight_is():
+    X = np.array([[0, 0], [0, 1], [1, 1]]).repeat(80, axis=0)
+    weights = np.repeat([1.0, 1.0, 6.0], 80)
+    shares = []
+    for given in (None, weights):
+        density = Density(roots=1, epochs=40, patience=0, random_state=0).fit(X, sample_weight=given)
+        shares.append(np.exp(density.score_samples([[1, 1], [0, 1], [NAN, 1]])))
+    assert shares[0] == pytest.approx([1 / 3, 1 / 3, 2 / 3], abs=0.05)
+    assert shares[1] == pytest.approx([3 / 4, 1 / 8, 7 / 8], abs=0.05)
+
+
+def test_the_threshold_of_outliers_is_a_share_of_the_weight():
+    X, weights = points(), np.r_[np.full(60, 3.0), np.full(60, 1.0)]
+    found = Outlier(contamination=0.2, **FEW).fit(X, sample_weight=weights)
+    scores = found.score_samples(X)
+    below = weights[scores < found.offset_].sum() / weights.sum()
+    assert below <= 0.2 <= below + weights[scores == found.offset_].sum() / weights.sum()
 
 
 # ------------------------------------------------------------------ resolution

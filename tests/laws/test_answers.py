@@ -475,8 +475,12 @@ def test_a_unit_that_is_zero_everywhere_has_gradient_zero():
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
-def test_functions_further_out_than_double_precision_resolves_are_refused_by_name():
-    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Input(0, sq.Hermite(2, 1e30)), units=1)))
+@pytest.mark.parametrize(
+    "family", [sq.Hermite(2, 1e30), sq.Gaussian(2, (-1e30, 1e30), 0.5), sq.Gaussian(2, (0.0, 1e30), 0.5)]
+)
+def test_functions_further_out_than_double_precision_resolves_are_refused_by_name(family):
+    weight = sq.Parameter((1, 2), "free", value=torch.tensor([[0.6, 0.8]], dtype=torch.float64))
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(sq.Input(0, family), weight=weight)))
     for question in (lambda: model.sample(2), lambda: model.marginals(), lambda: model.mean()):
         with pytest.raises(sq.ParameterError, match=r"variable 0: its functions lie .*Fix"):
             question()

@@ -296,6 +296,7 @@ def test_what_is_too_long_to_be_loaded_is_not_saved():
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="reads the peak from /proc, which is Linux's"
 )
+@pytest.mark.process
 def test_a_small_file_does_not_fill_the_memory(file):
     """As a user meets it, in a process of its own."""
     packed = zlib.compress(b"[" + b'"a",' * 2**24 + b'"a"]', 9)

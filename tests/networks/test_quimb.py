@@ -197,6 +197,7 @@ def test_without_quimb_the_error_says_what_to_install(monkeypatch):
         to_quimb(from_mps([np.ones(2)]))
 
 
+@pytest.mark.process
 def test_importing_the_library_does_not_import_quimb():
     code = "import sys, squircuit.networks; sys.exit('quimb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -296,6 +296,7 @@ def test_marginals_refuse_more_panels_than_can_be_read_and_what_is_no_model():
 # ---- matplotlib
 
 
+@pytest.mark.process
 def test_figures_need_neither_pyplot_nor_its_state():
     script = (
         "import sys, squircuit as sq; assert 'matplotlib' not in sys.modules; "

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.training.feed import open_data
+from squircuit.training.intake import open_data
 from squircuit.training.jitter import Jitter
 
 from .conftest import all_rows, coins, model_of_coins

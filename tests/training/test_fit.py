@@ -8,7 +8,7 @@ import torch
 import squircuit as sq
 from squircuit.optim.manifold import nearest, retracted
 from squircuit.training.evaluation import Average, weights_of
-from squircuit.training.feed import open_data
+from squircuit.training.intake import open_data
 from squircuit.training.loop import Loop
 from squircuit.training.steps import Steps
 

@@ -137,6 +137,8 @@ def test_temporary_files_of_killed_runs_are_removed_and_no_others(tmp_path):
 WRITING = """
 import os, sys
 from squircuit.storage import atomic
+
+pytestmark = pytest.mark.process
 ordinary = os.fsync
 def wait(handle):
     print("writing", flush=True)

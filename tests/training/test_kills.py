@@ -10,6 +10,8 @@ import pytest
 
 import squircuit as sq
 
+pytestmark = pytest.mark.process
+
 SRC = Path(sq.__file__).resolve().parents[1]
 PROGRAM = SRC.parent / "fuzz" / "kills.py"
 

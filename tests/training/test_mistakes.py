@@ -23,9 +23,10 @@ def test_the_name_of_a_data_set_is_no_file():
     )
 
 
-def test_a_loader_is_no_array():
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(4, 2)))
-    assert refused(loader).endswith("Fix: pass an array (n, d), a file, or sq.data.Batches, which streams.")
+def test_a_generator_is_no_array():
+    rows = (torch.zeros(2) for _ in range(4))
+    fix = "Fix: pass an array (n, d), a file, or sq.data.Batches or a DataLoader of torch, which stream."
+    assert refused(rows).endswith(fix)
 
 
 def test_no_rows_are_named_as_that():

@@ -14,6 +14,8 @@ import squircuit as sq
 
 from . import two_processes as together
 
+pytestmark = pytest.mark.process
+
 SRC = str(Path(sq.__file__).resolve().parents[1])
 
 

@@ -92,6 +92,8 @@ import sys
 sys.path.insert(0, sys.argv[3])
 import json, squircuit as sq
 from training.conftest import coins, model_of_coins
+
+pytestmark = pytest.mark.process
 sq.fit(model_of_coins(), coins(), run=sys.argv[1], **json.loads(sys.argv[2]))
 """
 
@@ -136,7 +138,7 @@ def test_ctrl_c_gives_back_the_best_weights_and_the_history(monkeypatch):
     twin = model_of_coins()
     scores = sq.fit(twin, coins(), **OPTIONS).rows
     assert history.best.valid == scores[history.best_epoch - 1].valid
-    held = sq.training.feed.open_data(model, coins(), None, sq.TrainingConfig()).valid
+    held = sq.training.intake.open_data(model, coins(), None, sq.TrainingConfig()).valid
     found = -model.log_prob(next(held.blocks()).x).double().mean().item()
     assert found == pytest.approx(history.best.valid, rel=1e-6)
 

@@ -69,6 +69,8 @@ CASES = {
     "tied": (lambda: model(tie=0), coins, {}),
     "mixture": (mixture, coins, {}),
     "mixture together": (mixture, lambda: coins(gaps=0.3), {"apart": False}),
+    "weights": (model, coins, {"weights": torch.arange(180) % 5}),
+    "weights and gaps": (model, lambda: coins(gaps=0.3), {"weights": torch.arange(180) % 5}),
     "noise": (lambda: model(family=sq.Hermite(4), d=3), points, {"jitter": 0.2}),
 }
 

@@ -16,14 +16,15 @@ from squircuit.cli.reading import described, is_streamed, open_data, part_rows, 
 from squircuit.cli.report import FAILED, INTERRUPTED, Report, plain
 from squircuit.cli.score import score_text, scored
 from squircuit.cli.writing import require_place
-from squircuit.data import Batches, Dataset, Schema, Table, read
+from squircuit.data import Batches, Dataset, Schema, Table, names, read
+from squircuit.data.weights import Weights, weight_column
 from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
 from squircuit.training.checkpoint import RunFolder
-from squircuit.training.feed import stream_batch
 from squircuit.training.history import in_words, log_z_text, loss_text
+from squircuit.training.intake import stream_batch
 from squircuit.training.loop import DivergedWarning
 
 
@@ -58,6 +59,10 @@ def fit(
         list[str] | None,
         typer.Option(metavar="NAME=TYPE", help="Type of a column: count, continuous, periodic:360, drop, …"),
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column that says how much each row counts; it is not modelled."),
+    ] = None,
     stream: Annotated[
         bool,
         typer.Option("--stream", help="Read .npy or Parquet batch by batch; large files always are."),
@@ -72,6 +77,7 @@ def fit(
     Examples:
 
     - squircuit fit people.csv
+    - squircuit fit survey.csv --weights household_weight
     - squircuit fit wind.csv --out wind.safetensors --columns angle=periodic:360 --set average=0.99
     - squircuit fit mnist --preset best --device cuda --out mnist.safetensors --run runs/mnist
     """
@@ -86,7 +92,10 @@ def fit(
         require_path(valid)
     if run is not None:
         RunFolder(run).require_usable()
-    wishes, streamed = pairs(columns or [], "--columns"), is_streamed(data, stream)
+    wishes, streamed = _wishes(pairs(columns or [], "--columns"), weights, data), is_streamed(data, stream)
+    counts, valid_counts = (
+        None if weights is None or file is None else weight_column(file, weights) for file in (data, valid)
+    )
     source = sample_of(data, wishes) if streamed else open_data(data, wishes)
     file = out or _new_file(data, resume)
     require_place(file)
@@ -94,10 +103,19 @@ def fit(
     report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
     model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
     report.say(f"model  {model}")
-    rows = _batches(data, source, chosen.training) if streamed else source
+    rows = _batches(data, source, chosen.training, counts) if streamed else source
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)  # an error says it at the end
-        history = train(model, rows, held, chosen.training, run=run, resume=resume)
+        history = train(
+            model,
+            rows,
+            held,
+            chosen.training,
+            weights=None if streamed else counts,
+            valid_weights=valid_counts,
+            run=run,
+            resume=resume,
+        )
     result = _result(model, data, source, history)
     if history.best_epoch:
         model.save(file, _notes(context, data, chosen, history, result))
@@ -115,9 +133,22 @@ def _new_file(data: str, resume: bool) -> Path:
     return file
 
 
-def _batches(path: str, sample: Dataset | Table, training: TrainingConfig) -> Batches:
+def _wishes(wishes: dict[str, str], weights: str | None, data: str) -> dict[str, str]:
+    """Types of columns; the one of weights is not modelled."""
+    if weights is None:
+        return wishes
+    if data in names():
+        raise ParameterError(f"--weights: the data set {data!r} has none. Fix: leave the option out.")
+    require_path(data)
+    return wishes | {weights: "drop"}
+
+
+def _batches(
+    path: str, sample: Dataset | Table, training: TrainingConfig, weights: Weights | None
+) -> Batches:
     """All rows of a file as a stream."""
-    return Batches(path, stream_batch(training), seed=training.seed, like=_schema(sample))
+    batch = stream_batch(training)
+    return Batches(path, batch, seed=training.seed, like=_schema(sample), weights=weights)
 
 
 def _schema(source: Dataset | Table) -> Schema:

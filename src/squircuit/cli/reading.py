@@ -16,7 +16,7 @@ from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
 from squircuit.storage.checks import shown
-from squircuit.training.feed import STREAMED
+from squircuit.training.intake import STREAMED
 
 CPU = torch.device("cpu")
 BEST = "best.safetensors"

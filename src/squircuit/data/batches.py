@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, final
@@ -18,6 +19,7 @@ from squircuit.data.reading import Source
 from squircuit.data.rows import Rows
 from squircuit.data.schema import HostRows, Schema
 from squircuit.data.tabular import Table, chosen, matched, open_source
+from squircuit.data.weights import Weights, as_weights
 from squircuit.errors import DataError, ParameterError, is_whole, require_unmasked
 
 Order = NDArray[np.int64]
@@ -43,6 +45,7 @@ class Batches:
         like: the types of the columns, from `scan` or `read`; files with texts need it, and without it
             numbers are given as they are.
         drop_last: whether to leave out a last batch that is smaller.
+        weights: (n,), how much each row counts (`Rows.weights`); rows of weight 0 are left out.
 
     Yields:
         `Rows`, (≤ batch, d).
@@ -63,6 +66,7 @@ class Batches:
         seed: int = 0,
         like: Table | Schema | None = None,
         drop_last: bool = False,
+        weights: Any = None,
     ) -> None:
         if not is_whole(batch, 1):
             raise ParameterError(f"batch={batch!r}. Fix: pass a whole number, at least 1.")
@@ -70,6 +74,10 @@ class Batches:
             raise ParameterError(f"seed={seed!r}. Fix: pass a whole number, at least 0.")
         self.batch, self.shuffle, self.seed, self.drop_last = batch, shuffle, seed, drop_last
         self._rows = _opened(source, like.schema if isinstance(like, Table) else like)
+        if weights is None and isinstance(source, Table):
+            weights = source.cells.weights
+        if weights is not None:
+            self._rows.weigh(as_weights(weights, self._rows.length))
         self.epoch, self.position = 0, 0
         if len(self) == 0:
             raise DataError(
@@ -90,6 +98,12 @@ class Batches:
             self.epoch += turn  # before the batch is given: after a break it is not given again
             yield part
 
+    @property
+    def weights(self) -> Weights | None:
+        """Of the rows that are given, in the order of the source: (≤ n,); None: all count alike."""
+        weights = self._rows.weights
+        return None if weights is None else weights[weights > 0]
+
     def state_dict(self) -> dict[str, int]:
         """Where the next batch comes from: epoch, and batches given in it."""
         return {"epoch": self.epoch, "position": self.position}
@@ -108,6 +122,8 @@ class Batches:
 class _Array:
     """Rows that can be taken one by one: in memory, or mapped."""
 
+    weights: Weights | None = None
+
     def __init__(self, array: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> None:
         require_unmasked(array)
         if array.ndim != 2 or array.dtype.kind not in "fiub":
@@ -118,10 +134,24 @@ class _Array:
         self.array, self.missing, self.length = array, missing, len(array)
 
     def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[HostRows]:
-        order = rng.permutation(self.length) if rng else None
+        order = self._order(rng)
         for first in range(start, self.length, batch):
             last = min(first + batch, self.length)
-            yield self.take(slice(first, last) if order is None else order[first:last])
+            chosen = slice(first, last) if order is None else order[first:last]
+            rows = self.take(chosen)
+            yield rows if self.weights is None else replace(rows, weights=self.weights[chosen])
+
+    def weigh(self, weights: Weights) -> None:
+        """Give the rows weights; from now on there are only those above 0."""
+        self.weights, self.length = weights, int(np.count_nonzero(weights))
+
+    def _order(self, rng: np.random.Generator | None) -> Order | None:
+        """Of the rows, by their numbers in the source; None: as they are."""
+        order = rng.permutation(self.length) if rng else None
+        if self.weights is None:
+            return order
+        kept = np.flatnonzero(self.weights)
+        return kept if order is None else kept[order]
 
     def take(self, chosen: slice | Order) -> HostRows:
         rows = np.array(self.array[chosen])  # a copy: the mapped file is read-only
@@ -136,12 +166,13 @@ class _Mapped(_Array):
     def __init__(self, source: NumpySource, schema: Schema) -> None:
         self.source, self.schema, self.names = source, schema, matched(source, schema)
         self.columns, self.length = source.positions(self.names), len(source.array)
+        self._size = self.length
 
     def take(self, chosen: slice | Order) -> HostRows:
         rows = self.source.array[chosen][:, self.columns]
         if (quick := self.schema.encode_numbers(rows)) is not None:
             return quick
-        numbers = range(self.length)[chosen] if isinstance(chosen, slice) else chosen
+        numbers = range(self._size)[chosen] if isinstance(chosen, slice) else chosen
         chunk = self.source.chunk(rows, self.names)
         place = lambda row: f"{self.source.path}, row {numbers[row]}"  # noqa: E731
         return self.schema.encode_chunk(type(chunk)(chunk.names, chunk.cells, place))
@@ -150,8 +181,11 @@ class _Mapped(_Array):
 class _Groups:
     """Rows of a Parquet file, some row groups at a time."""
 
+    weights: Weights | None = None
+
     def __init__(self, source: ParquetSource, schema: Schema | None) -> None:
         self.source, self.schema, self.length = source, schema, sum(source.sizes)
+        self._sizes = list(source.sizes)
         self.names = matched(source, schema) if schema else chosen(source, None)[0]
 
     def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[HostRows]:
@@ -161,7 +195,7 @@ class _Groups:
             start -= skipped
             if skipped == len(order):
                 continue  # given before: not even read
-            read = Rows.joined([self._encoded(group) for group in window]).take(order[skipped:])
+            read = Rows.joined([self._weighted(group) for group in window]).take(order[skipped:])
             ready = read if ready is None else Rows.joined([ready, read])
             while len(ready) >= batch:
                 yield ready.take(slice(batch))
@@ -169,14 +203,27 @@ class _Groups:
         if ready is not None and len(ready):
             yield ready
 
+    def weigh(self, weights: Weights) -> None:
+        """Give the rows weights; from now on there are only those above 0."""
+        self.weights, self.length = weights, int(np.count_nonzero(weights))
+        self._parts = np.split(weights, np.cumsum(self.source.sizes)[:-1])
+        self._sizes = [int(np.count_nonzero(part)) for part in self._parts]
+
     def _windows(self, rng: np.random.Generator | None) -> Iterator[tuple[list[int], Order]]:
         """Row groups that are read together, and the order of their rows."""
-        groups = np.arange(len(self.source.sizes)) if rng is None else rng.permutation(len(self.source.sizes))
+        groups = np.arange(len(self._sizes)) if rng is None else rng.permutation(len(self._sizes))
         width = 1 if rng is None else WINDOW
         for first in range(0, len(groups), width):
             window = [int(group) for group in groups[first : first + width]]
-            n = sum(self.source.sizes[group] for group in window)
+            n = sum(self._sizes[group] for group in window)
             yield window, np.arange(n) if rng is None else rng.permutation(n)
+
+    def _weighted(self, group: int) -> HostRows:
+        rows = self._encoded(group)
+        if self.weights is None:
+            return rows
+        weights = self._parts[group]
+        return replace(rows, weights=weights).take(weights > 0)
 
     def _encoded(self, group: int) -> HostRows:
         chunk = self.source.group(group, self.names)

@@ -18,11 +18,12 @@ Array = TypeVar("Array", NDArray[Any], Tensor)
 @final
 @dataclass(frozen=True, eq=False)
 class Rows(Generic[Array]):
-    """Some rows as a model takes them, and which of their cells are missing.
+    """Some rows as a model takes them, which of their cells are missing, and how much each row counts.
 
     Args:
         x: (n, d) numbers, an array or a tensor; cells that are missing hold anything.
         gaps: (n, d), True = missing; None: nothing is missing, which nobody has to look for any more.
+        weights: (n,), from 0 upwards: a row of weight 2 counts as two rows; None: all count alike.
 
     Example:
         >>> rows = Rows(np.array([[1.0, 2.0], [3.0, 0.0]]), np.array([[False, False], [False, True]]))
@@ -36,6 +37,7 @@ class Rows(Generic[Array]):
 
     x: Array
     gaps: Array | None = None
+    weights: Array | None = None
 
     @staticmethod
     def of(x: NDArray[Any]) -> Rows[NDArray[Any]]:
@@ -44,10 +46,15 @@ class Rows(Generic[Array]):
 
     @staticmethod
     def joined(parts: Sequence[Rows[NDArray[Any]]]) -> Rows[NDArray[Any]]:
-        """The rows of all parts, one after the other."""
+        """The rows of all parts, one after the other; all have weights, or none has."""
         if len(parts) == 1:
             return parts[0]
-        return Rows(np.concatenate([part.x for part in parts]), np.concatenate([p.missing for p in parts]))
+        weights = [part.weights for part in parts if part.weights is not None]
+        return Rows(
+            np.concatenate([part.x for part in parts]),
+            np.concatenate([part.missing for part in parts]),
+            np.concatenate(weights) if weights else None,
+        )
 
     @property
     def missing(self) -> Array:
@@ -80,13 +87,18 @@ class Rows(Generic[Array]):
 
     def take(self, chosen: Any) -> Rows[Array]:
         """Some of the rows: a slice, their numbers, or a mask (n,)."""
-        return Rows(self.x[chosen], None if self.gaps is None else self.gaps[chosen])
+        gaps, weights = (None if part is None else part[chosen] for part in (self.gaps, self.weights))
+        return Rows(self.x[chosen], gaps, weights)
 
     def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Rows[Tensor]:
-        """The rows as tensors on a device, and of a type of numbers."""
-        x, gaps = (
+        """The rows as tensors on a device, and of a type of numbers; weights keep theirs."""
+        x, gaps, weights = (
             part if part is None or isinstance(part, Tensor) else torch.from_numpy(np.ascontiguousarray(part))
-            for part in (self.x, self.gaps)
+            for part in (self.x, self.gaps, self.weights)
         )
         assert x is not None
-        return Rows(x.to(device, dtype or x.dtype), None if gaps is None else gaps.to(device))
+        return Rows(
+            x.to(device, dtype or x.dtype),
+            None if gaps is None else gaps.to(device),
+            None if weights is None else weights.to(device),
+        )

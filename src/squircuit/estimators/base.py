@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
@@ -20,6 +21,7 @@ from squircuit.data.frames import named_columns
 from squircuit.data.schema import Chunk
 from squircuit.data.steps import rounded
 from squircuit.data.tabular import Wishes
+from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, is_whole, require_unmasked
 from squircuit.models import SquaredCircuit, load, mixture, table_model
 from squircuit.models.training_table import chow_liu_trees, training_table
@@ -74,17 +76,19 @@ class CircuitEstimator(BaseEstimator):
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the density of the rows.
 
         Args:
             X: (n, d) array or data frame, n ≥ 2; NaN and None are missing cells, which need not be filled.
             y: ignored.
+            sample_weight: (n,), how much each row counts, from 0 upwards; a row of weight 0 is as absent. The
+                tree and the types of the columns are those of the rows that count, whatever their weights.
         """
         X = self._validated(X, reset=True)
         names = list(_columns(X))
         seed = self._seed(self.random_state)
-        rows = table(X, _wishes(self.columns, names))
+        rows = _weighted_table(X, _wishes(self.columns, names), sample_weight)
         trees = chow_liu_trees(training_table(rows), self._count_members())
         trained = [self._member(rows, tree, seed + number) for number, tree in enumerate(trees)]
         self.model_, self.history_ = trained[0]
@@ -230,6 +234,17 @@ def _columns(X: Any) -> dict[str, Cells]:
     if frame_kind(X):
         return named_columns(X)
     return {str(v): as_cells(column) for v, column in enumerate(X.T)}
+
+
+def _weighted_table(X: Any, wishes: Wishes, sample_weight: Any) -> Table:
+    """The rows that count, with their weights where there are some."""
+    if sample_weight is None:
+        return table(X, wishes)
+    cells = _columns(X)
+    weights = as_weights(sample_weight, len(next(iter(cells.values()))), "sample_weight")
+    counts = weights > 0
+    found = table(X if counts.all() else {name: column[counts] for name, column in cells.items()}, wishes)
+    return replace(found, cells=replace(found.cells, weights=weights[counts]))
 
 
 def _wishes(columns: Any, names: Sequence[str]) -> Wishes:

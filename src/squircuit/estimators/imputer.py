@@ -74,15 +74,16 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         )  # fmt: skip
         self.strategy = strategy
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the density of the rows; missing cells are marginalised.
 
         Args:
             X: (n, d) array or data frame, n ≥ 2; NaN and None are missing cells.
             y: ignored.
+            sample_weight: (n,), how much each row counts, from 0 upwards.
         """
         self._require_strategy()
-        return super().fit(X)
+        return super().fit(X, sample_weight=sample_weight)
 
     def transform(self, X: Any) -> Any:
         """The rows with their missing cells filled.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
+from squircuit.data.weights import as_weights
 from squircuit.errors import ParameterError
 from squircuit.estimators.base import CircuitEstimator
 
@@ -60,19 +61,21 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         )  # fmt: skip
         self.contamination = contamination
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the density of the rows, and the threshold.
 
         Args:
             X: (n, d) array or data frame, n ≥ 2; NaN and None are missing cells.
             y: ignored.
+            sample_weight: (n,), how much each row counts, from 0 upwards; outliers are then a share of the
+                weight.
         """
         if not 0 < self.contamination <= 0.5:
             raise ParameterError(
                 f"contamination={self.contamination!r}. Fix: pass the share of outliers, in (0, 0.5]."
             )
-        super().fit(X)
-        self.offset_ = float(np.percentile(self.score_samples(X), 100 * self.contamination))
+        super().fit(X, sample_weight=sample_weight)
+        self.offset_ = _quantile(self.score_samples(X), self.contamination, sample_weight)
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
@@ -86,3 +89,17 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
     def predict(self, X: Any) -> NDArray[np.int64]:
         """−1 for outliers, 1 for other rows: (n,)."""
         return np.where(self.decision_function(X) < 0, -1, 1)
+
+
+def _quantile(scores: NDArray[np.float64], share: float, weights: Any) -> float:
+    """What so much of the rows, or of their weight, is below.
+
+    Example:
+        >>> _quantile(np.array([1.0, 2.0, 3.0]), 0.5, [2, 0, 1])
+        1.0
+    """
+    if weights is None:
+        return float(np.quantile(scores, share))
+    order = np.argsort(scores)
+    mass = np.cumsum(as_weights(weights, len(scores), "sample_weight")[order])
+    return float(scores[order][np.searchsorted(mass, share * mass[-1])])

@@ -111,6 +111,11 @@ class InputGroup:
         return x[:, self.blocks[fold][0] if isinstance(self.family, Family) else list(self.blocks[fold])]
 
     @property
+    def is_block(self) -> bool:
+        """The functions are those of a block family, of one variable or of several."""
+        return not isinstance(self.family, Family)
+
+    @property
     def columns(self) -> tuple[int, ...]:
         """The variables of all folds, one after the other."""
         return tuple(variable for block in self.blocks for variable in block)

@@ -303,6 +303,10 @@ class Family(InputFunctions):
             f"{self.domain.describe()}. Fix: sum over the states."
         )
 
+    def extents(self, values: Values | None = None) -> Tensor:
+        """Where functions are not tiny, each by itself or several together: float64 (m, 2), low and high."""
+        return self.breakpoints(values)[[0, -1]].unsqueeze(0)
+
     def pieces(self, values: Values | None = None) -> Tensor:
         """Sorted float64 points between which every function is analytic. Continuous variables only."""
         return self.breakpoints(values)[[0, -1]]

@@ -99,6 +99,9 @@ class Concatenated(Family):
     def breakpoints(self, values: Values | None = None) -> Tensor:
         return torch.cat([part.breakpoints(given) for part, given in self._parts(values)]).sort().values
 
+    def extents(self, values: Values | None = None) -> Tensor:
+        return torch.cat([part.extents(given) for part, given in self._parts(values)])
+
     def pieces(self, values: Values | None = None) -> Tensor:
         return torch.cat([part.pieces(given) for part, given in self._parts(values)]).sort().values
 

@@ -94,6 +94,9 @@ class Conjugated(Family):
     def breakpoints(self, values: Values | None = None) -> Tensor:
         return self.base.breakpoints(values)
 
+    def extents(self, values: Values | None = None) -> Tensor:
+        return self.base.extents(values)
+
     def pieces(self, values: Values | None = None) -> Tensor:
         return self.base.pieces(values)
 

@@ -119,6 +119,10 @@ class Gaussian(Family):
         grid = torch.linspace(-12, 12, 17, dtype=torch.float64, device=loc.device)
         return (loc + scale * grid).flatten().sort().values
 
+    def extents(self, values: Values | None = None) -> Tensor:
+        loc, scale = (tensor.detach() for tensor in self._float64(values))
+        return torch.stack([loc - 12 * scale, loc + 12 * scale], dim=1)
+
     @property
     def _locs(self) -> tuple[float, ...]:
         if self.loc is not None:

@@ -176,3 +176,19 @@ def _draw_signed(weights: Tensor, means: Tensor, width: Tensor, generator: torch
             return following
         t = following
     return t
+
+
+def products_of_roots(means: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    """The Gaussians that products of two square roots of Gaussians are, up to their overlaps.
+
+    Args:
+        means: (B, n, M).
+        factor: of the covariances, (n, M, M) or (n, M).
+
+    Returns:
+        Their means μ_jk, (B, n, n, M), and A_jk with covariances A Aᵀ, (n, n, M, M).
+    """
+    lower = torch.diag_embed(factor) if factor.ndim == 2 else factor
+    precision = inverse(lower)
+    upper = _joint_precision(precision)
+    return _joint_means(precision, upper, means), inverse(upper.mT).mT

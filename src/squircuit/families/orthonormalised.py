@@ -98,6 +98,9 @@ class Orthonormalised(Family):
     def breakpoints(self, values: Values | None = None) -> Tensor:
         return self.base.breakpoints()
 
+    def extents(self, values: Values | None = None) -> Tensor:
+        return self.base.extents()
+
     def pieces(self, values: Values | None = None) -> Tensor:
         return self.base.pieces()
 

@@ -71,6 +71,10 @@ class OrthonormalisedBlock(BlockFamily):
     def is_complex(self) -> bool:
         return self.base.is_complex
 
+    def mixing(self, device: torch.device) -> Tensor:
+        """The transpose of G^(−1/2), (n, n): a row of functions of the base times it is a row of these."""
+        return _mixing(self.base, device)
+
     def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
         rows, scales = self.base.evaluate_separately(x)  # (..., n)
         mixing = _mixing(self.base, x.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -74,9 +75,13 @@ def _expected(
     factor = torch.stack(known).prod(dim=0).to(total.dtype) if known else torch.ones_like(total)
     if not hidden:
         return factor
-    nodes = quadrature(snapshot, hidden)
-    weights = [w * _values(v, hidden[v], x)[None] for (v, x), w in _rows(nodes)]
-    weighted, weighted_scale = messages(snapshot, evidence, nodes.weighted(torch.stack(weights))).total()
+    of_blocks = {v: partial(_values, v, f) for v, f in hidden.items() if snapshot.is_in_block(v)}
+    single = [v for v in hidden if v not in of_blocks]
+    nodes = quadrature(snapshot, single) if single else None
+    if nodes is not None:
+        weights = [w * _values(v, hidden[v], x)[None] for (v, x), w in _rows(nodes)]
+        nodes = nodes.weighted(torch.stack(weights))
+    weighted, weighted_scale = messages(snapshot, evidence, nodes, functions=of_blocks).total()
     apart = torch.where(weighted == 0, 0.0, weighted_scale - scale)
     return factor * weighted / total * apart.exp()
 

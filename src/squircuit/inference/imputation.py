@@ -11,6 +11,7 @@ from torch import Tensor
 from squircuit.errors import ParameterError
 from squircuit.families import Categorical, Fourier
 from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.coordinates import modes as highest
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.marginals import Marginals, marginals
 from squircuit.inference.sampling.sample import sample
@@ -67,8 +68,8 @@ def means(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
     Of a continuous variable E[x_v | y], of a periodic one the mean direction. Of ordered states the one
     nearest to the mean. States without an order have none, so it is the most probable one.
     """
-    found = marginals(snapshot, evidence)
-    return {v: _mean(snapshot, found, v) for v in found.points}
+    found = marginals(snapshot, evidence, tables=False)
+    return {v: _mean(snapshot, found, v) for v in {**found.points, **found.coordinates}}
 
 
 def modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
@@ -77,11 +78,12 @@ def modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
     Of a continuous variable the density is known at the nodes of its integral; a second sweep looks at finer
     points around each that may be the highest, and a parabola through the best three gives the maximum.
     """
-    found = marginals(snapshot, evidence)
+    found = marginals(snapshot, evidence, tables=False)
     domains = snapshot.circuit.domains
     finer = {v: _finer(snapshot, found, v) for v in found.points if not domains[v].is_discrete}
-    again = marginals(snapshot, evidence, finer) if finer else found
-    return {v: _vertex(again, v) if v in finer else found.mode(v) for v in found.points}
+    again = marginals(snapshot, evidence, finer, tables=False) if finer else found
+    modes = {v: _vertex(again, v) if v in finer else found.mode(v) for v in found.points}
+    return modes | {v: highest(parts, len(evidence)) for v, parts in found.coordinates.items()}
 
 
 def direction(nodes: Tensor, masses: Tensor, low: float, period: float) -> Tensor:
@@ -98,7 +100,7 @@ def direction(nodes: Tensor, masses: Tensor, low: float, period: float) -> Tenso
 
 def _mean(snapshot: Snapshot, found: Marginals, v: int) -> Tensor:
     domain = snapshot.circuit.domains[v]
-    families = [layer.family for layer in snapshot.circuit.inputs if layer.variable == v]
+    families = [layer.family for layer in snapshot.circuit.inputs if v in layer.variables]
     if domain.is_discrete:
         is_ordered = any(isinstance(family, Categorical) and family.ordered for family in families)
         return (found.mean[:, v] + 0.5).floor() if is_ordered else found.mode(v)

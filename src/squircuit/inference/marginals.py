@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError, is_whole
+from squircuit.errors import ParameterError, StructureError, is_whole
 from squircuit.execution.precision import tf32
 from squircuit.inference.compile.compiled_circuit import Snapshot, constant
+from squircuit.inference.coordinates import Coordinate, even_points
+from squircuit.inference.coordinates import coordinates as coordinates_of
 from squircuit.inference.evidence import Evidence, require_positive
 from squircuit.inference.upward.batches import batches, blocks
 from squircuit.inference.upward.messages import log_total, messages
@@ -33,7 +36,9 @@ class Marginals:
         mean: E[x_v | y], (n, d); the value itself where it is observed.
         variance: Var[x_v | y], (n, d); 0 where it is observed.
         nodes: variable → its states, or the nodes at which it is integrated: (Q,).
-        masses: variable → the probability of every node, (n, Q), zero in rows that show the variable.
+        masses: variable → the probability of every node, (n, Q), zero in rows that show the variable. Of a
+            variable of a block, whose mean and variance have closed forms, by the trapezoidal rule.
+        coordinates: variable of a block → its distribution in closed form.
     """
 
     points: Mapping[int, Tensor]
@@ -42,6 +47,7 @@ class Marginals:
     variance: Tensor
     nodes: Mapping[int, Tensor]
     masses: Mapping[int, Tensor]
+    coordinates: Mapping[int, list[Coordinate]] = field(default_factory=dict)
 
     def mode(self, variable: int) -> Tensor:
         """The most probable of a variable's points in every row: (n,)."""
@@ -49,28 +55,40 @@ class Marginals:
 
 
 @tf32(False)
-def marginals(snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | None = None) -> Marginals:
+def marginals(
+    snapshot: Snapshot, evidence: Evidence, grid: Mapping[int, Any] | None = None, tables: bool = True
+) -> Marginals:
     """p(x_v | y) = ∂ log p(y) / ∂ ω_v for all missing v of all rows.
 
     Two sweeps (see :mod:`squircuit.inference.upward.quadrature`), whatever the number of missing variables;
-    exact also where sums have several inputs, whose interference the last missing variable sees.
+    exact also where sums have several inputs, whose interference the last missing variable sees. Variables of
+    blocks have no nodes but sums of Gaussians, see :mod:`squircuit.inference.coordinates`.
 
     Args:
         snapshot: of the model.
         evidence: n rows of positive probability.
         grid: continuous variable → points (Q,) at which its density is wanted; by default the nodes at which
-            it is integrated.
+            it is integrated, or of a variable of a block points that cover its distribution evenly.
+        tables: whether the densities of variables of blocks are wanted, too.
     """
     evidence = Evidence(evidence.x.detach(), evidence.missing)  # these sweeps use gradients for themselves
     missing = evidence.missing.any(dim=0)
     wanted = [v for v in sorted(snapshot.circuit.scope) if bool(missing[v]) or not len(evidence)]
-    nodes = quadrature(snapshot, wanted, _as_grid(snapshot.circuit, wanted, grid)) if wanted else None
-    found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in wanted}
-    for rows, densities, variables in _sweeps(snapshot, evidence, nodes):
-        for row, v in enumerate(variables):
-            keep = evidence.missing[rows, v]
-            found[v][rows[keep]] = densities[row, keep, : found[v].shape[1]]
-    return _collected(evidence, nodes, found, grid or {}, snapshot.mixture.dtype)
+    points = _as_grid(snapshot.circuit, wanted, grid)
+    of_blocks = _in_blocks(snapshot, wanted)
+    single = [v for v in wanted if v not in of_blocks]
+    ours = {v: x for v, x in points.items() if v in single}
+    nodes = quadrature(snapshot, single, ours) if single else None
+    found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in single}
+    coordinates: dict[int, list[Coordinate]] = {v: [] for v in of_blocks}
+    for sweep in _sweeps(snapshot, evidence, nodes, of_blocks):
+        for row, v in enumerate(sweep.variables):
+            keep = evidence.missing[sweep.rows, v]
+            found[v][sweep.rows[keep]] = sweep.densities[row, keep, : found[v].shape[1]]
+        for v, coordinate in sweep.coordinates:
+            coordinates[v].append(coordinate)
+    result = _collected(evidence, nodes, found, grid or {}, snapshot.mixture.dtype)
+    return _with_coordinates(result, evidence, coordinates, points, tables) if of_blocks else result
 
 
 def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
@@ -81,45 +99,140 @@ def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
         )
     powers = torch.arange(1, order + 1, device=found.mean.device)
     result = found.mean.unsqueeze(0) ** powers[:, None, None]
+    for v, parts in found.coordinates.items():
+        result[:, evidence.missing[:, v], v] = 0.0
+        for part in parts:
+            for i, power in enumerate(powers.tolist()):
+                found_power = part.expected(partial(torch.pow, exponent=power))
+                result[i, :, v].index_add_(0, part.rows, found_power.to(result))
     for v, mass in found.masses.items():
+        if v in found.coordinates:
+            continue
         keep = evidence.missing[:, v]
         x = found.nodes[v].to(mass.dtype)
         result[:, keep, v] = ((x ** powers.unsqueeze(1)) @ mass[keep].T).to(result.dtype)
     return result
 
 
+class Sweep(NamedTuple):
+    """What one sweep up and down has found of some rows."""
+
+    rows: Tensor
+    densities: Tensor  #: at the nodes of single variables, (V, B, Q)
+    variables: list[int]
+    coordinates: list[tuple[int, Coordinate]]  #: variables of blocks
+
+
 def node_densities(snapshot: Snapshot, evidence: Evidence, nodes: Nodes, rows: Tensor) -> Tensor:
     """p(x_q | y) at all nodes for rows computed together: (V, B, Q)."""
+    return sweep(snapshot, evidence, nodes, frozenset(), rows).densities
+
+
+def sweep(
+    snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None, watched: frozenset[int], rows: Tensor
+) -> Sweep:
+    """p(x_q | y) at all nodes, and Gaussians of the variables of blocks, for rows computed together."""
     with torch.inference_mode(mode=False), torch.enable_grad():
-        shape = (-1, len(evidence), -1)
-        weights = nodes.weights.to(snapshot.mixture.dtype).expand(*shape).clone().requires_grad_()
+        weights, weighted = None, None
+        if nodes is not None:
+            shape = (-1, len(evidence), -1)
+            weights = nodes.weights.to(snapshot.mixture.dtype).expand(*shape).clone().requires_grad_()
+            weighted = nodes.weighted(weights)
         plain = Evidence(constant(evidence.x), constant(evidence.missing))
-        log_p = log_total(messages(snapshot.detached(), plain, nodes.weighted(weights)))
+        found = messages(snapshot.detached(), plain, weighted, watched)
+        log_p = log_total(found)
         require_positive(log_p, rows)
-        (gradient,) = torch.autograd.grad(log_p.sum(), weights)
-    return gradient.clamp_min(0)
+        leaves = [*([] if weights is None else [weights]), *found.inputs.watched.values()]
+        gradients = list(torch.autograd.grad(log_p.sum(), leaves)) if leaves else []
+    densities = log_p.new_zeros(0, len(rows), 0) if weights is None else gradients.pop(0).clamp_min(0)
+    with torch.no_grad():
+        of_blocks = dict(zip(found.inputs.watched, gradients, strict=True))
+        hidden = list(coordinates_of(found.inputs, of_blocks, rows))
+    return Sweep(rows, densities.detach(), [] if nodes is None else list(nodes.rows), hidden)
 
 
 def _sweeps(
-    snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None
-) -> list[tuple[Tensor, Tensor, list[int]]]:
-    """Rows, densities (V, B, Q) and variables of every batch."""
-    found = []
+    snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None, of_blocks: frozenset[int]
+) -> Iterator[Sweep]:
     for batch in batches(snapshot, evidence):
         lacks = evidence.missing[batch].any(dim=0).tolist()
-        variables = [v for v in sorted(snapshot.circuit.scope) if lacks[v]]
+        variables = [v for v in ([] if nodes is None else nodes.rows) if lacks[v]]
         part = None if nodes is None or not variables else nodes.of(variables)
-        for rows in _blocks(snapshot, evidence, batch, part):
-            if part is None:
-                require_positive(log_total(messages(snapshot, evidence.take(rows))), rows)
-            else:
-                densities = node_densities(snapshot, evidence.take(rows), part, rows)
-                found.append((rows, densities, variables))
+        watched = frozenset(v for v in of_blocks if lacks[v])
+        for rows in _blocks(snapshot, evidence, batch, part, watched):
+            yield sweep(snapshot, evidence.take(rows), part, watched, rows)
+
+
+def _in_blocks(snapshot: Snapshot, wanted: list[int]) -> frozenset[int]:
+    """The variables whose input layers are over blocks."""
+    found = frozenset(v for v in wanted if snapshot.is_in_block(v))
+    for v in found:
+        if not all(group.is_block for group, _ in snapshot.inputs[v]):
+            raise StructureError(
+                "over blocks or over single variables",
+                f"the input layers over variable {v}",
+                "some are over a block and some over this variable alone, so that its distribution is a sum "
+                "of Gaussians and of other functions",
+                "ask for log_prob or samples, or give this variable layers of one kind",
+            )
     return found
 
 
-def _blocks(snapshot: Snapshot, evidence: Evidence, batch: Tensor, nodes: Nodes | None) -> list[Tensor]:
-    weighted = frozenset() if nodes is None else frozenset(nodes.rows)
+def _with_coordinates(
+    result: Marginals,
+    evidence: Evidence,
+    coordinates: Mapping[int, list[Coordinate]],
+    grid: Mapping[int, Tensor],
+    tables: bool,
+) -> Marginals:
+    """With what is known of the variables of blocks."""
+    mean, variance = result.mean.clone(), result.variance.clone()
+    points, values, nodes, masses = (
+        dict(table) for table in (result.points, result.values, result.nodes, result.masses)
+    )
+    for v, parts in coordinates.items():
+        missing = evidence.missing[:, v]
+        expected, spread = _moments_of(parts, len(evidence), mean.device)
+        mean[:, v] = torch.where(missing, expected.to(mean), mean[:, v])
+        variance[:, v] = torch.where(missing, spread.clamp_min(0), 0.0).to(variance)
+        if tables:
+            points[v] = nodes[v] = even_points(parts) if v not in grid else grid[v].to(expected)
+            table = _density_table(parts, missing, points[v])
+            mass = table.nan_to_num(0.0) * _trapezoid(points[v])
+            total = mass.sum(dim=1, keepdim=True)
+            values[v], masses[v] = table.to(mean.dtype), torch.where(total > 0, mass / total, 0.0)
+    return Marginals(points, values, mean, variance, nodes, masses, coordinates)
+
+
+def _moments_of(parts: list[Coordinate], rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """E[x_v | y] and Var[x_v | y]: (n,) each, 0 in rows that show the variable."""
+    mean = torch.zeros(rows, dtype=torch.float64, device=device)
+    variance = torch.zeros_like(mean)
+    for part in parts:
+        mean.index_add_(0, part.rows, part.mean())
+    for part in parts:
+        variance.index_add_(0, part.rows, part.spread(mean[part.rows]))
+    return mean, variance
+
+
+def _density_table(parts: list[Coordinate], missing: Tensor, points: Tensor) -> Tensor:
+    """p(x_v | y) at some points, NaN in rows that show the variable: (n, Q) float64."""
+    table = torch.zeros(len(missing), len(points), dtype=torch.float64, device=points.device)
+    for part in parts:
+        table.index_add_(0, part.rows, part.density(points))
+    return torch.where(missing.unsqueeze(1), table.clamp_min(0), torch.nan)
+
+
+def _trapezoid(points: Tensor) -> Tensor:
+    """Weights of the trapezoidal rule on sorted points: (Q,)."""
+    steps = points.diff()
+    return torch.nn.functional.pad(steps, (0, 1)) / 2 + torch.nn.functional.pad(steps, (1, 0)) / 2
+
+
+def _blocks(
+    snapshot: Snapshot, evidence: Evidence, batch: Tensor, nodes: Nodes | None, watched: frozenset[int]
+) -> list[Tensor]:
+    weighted = watched if nodes is None else watched | frozenset(nodes.rows)
     schedule = snapshot.schedule(evidence.missing[batch], weighted)
     widest = max(snapshot.plan.pools)
     entries = 1 if nodes is None else nodes.points.numel() * widest

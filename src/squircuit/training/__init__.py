@@ -1,8 +1,18 @@
-"""Training: `fit`, its configuration, and the history of what happened."""
+"""Training: `fit`, its configuration, the history of what happened, and what is called meanwhile."""
 
+from squircuit.training.callbacks import Callback, Event, StopTraining
 from squircuit.training.config import TrainingConfig
 from squircuit.training.fit import fit
 from squircuit.training.history import Epoch, History
 from squircuit.training.processes import Processes
 
-__all__ = ["Epoch", "History", "Processes", "TrainingConfig", "fit"]
+__all__ = [
+    "Callback",
+    "Epoch",
+    "Event",
+    "History",
+    "Processes",
+    "StopTraining",
+    "TrainingConfig",
+    "fit",
+]

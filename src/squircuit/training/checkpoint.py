@@ -37,7 +37,7 @@ FILES = ("config.json", "history.jsonl", CHECKPOINT, "best.safetensors")
 FREE = ("progress", "tensorboard", "checkpoint_minutes")
 """Options that do not change the result: a resumed run may have others."""
 COUNTS = ("epoch", "position", "step", "best_epoch", "waited")
-ENDS = ("running", "interrupted", "finished", "early stopping: ", "failed: ")
+ENDS = ("running", "interrupted", "finished", "early stopping: ", "stopped by a callback: ", "failed: ")
 """What `stopped` begins with."""
 
 

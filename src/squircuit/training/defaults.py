@@ -55,7 +55,7 @@ def _batch(config: TrainingConfig, train: Feed) -> int:
         if config.batch not in ("auto", train.batch):
             raise ParameterError(
                 f"batch={config.batch}, but the stream has batches of {train.batch}. "
-                f"Fix: Batches(…, batch={config.batch})."
+                f"Fix: leave batch out, or make the stream with batches of {config.batch}."
             )
         return train.batch
     fitting = next(batch for least, batch in BATCHES if train.count > least)

@@ -16,6 +16,7 @@ from squircuit.optim import Polar
 from squircuit.optim.stacks import real_view
 from squircuit.training.feed import Feed
 from squircuit.training.processes import Processes
+from squircuit.training.steps import weighted
 
 Weights = dict[str, Tensor]
 """By the names that the model gives them."""
@@ -25,7 +26,7 @@ class Scores(NamedTuple):
     """What a validation finds.
 
     Args:
-        loss: mean −log p in nats of the rows; None without data.
+        loss: mean −log p in nats of the rows, weighted where they have weights; None without data.
         log_z: exact, in double precision.
         normalised: Z is 1 by construction and the weights are on the manifold; else scores were divided by Z.
     """
@@ -48,14 +49,14 @@ def evaluate(model: SquaredCircuit, data: Feed | None, processes: Processes | No
 
 
 def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
-    """−mean log p in nats, normalised by the exact Z where the weights are off the manifold."""
+    """−Σ w log p / Σ w in nats, normalised by the exact Z where weights of the model are off the manifold."""
     total, count, impossible = 0.0, 0, 0
     for block in data.blocks():
         count += len(block)
         rows = processes.part(block)
         if len(rows):
             log_p = model.log_prob(rows.x, rows.gaps).double()
-            total -= log_p.sum().item()
+            total -= weighted(log_p, rows.weights).sum().item()
             impossible += int((log_p == -torch.inf).sum())
     sums = torch.tensor([total, impossible], dtype=torch.float64)
     processes.sum([sums])
@@ -66,7 +67,7 @@ def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
             "Fix: look at these rows, or build a model with wider functions.",
             stacklevel=2,
         )
-    return total / count
+    return total / count  # the sum of the weights: their mean is 1
 
 
 def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from squircuit.errors import ParameterError, Wording
 from squircuit.models import SquaredCircuit
+from squircuit.training.callbacks import Callback, Event, as_callbacks
 from squircuit.training.checkpoint import RunFolder, identity
 from squircuit.training.config import TrainingConfig
 from squircuit.training.defaults import resolve
-from squircuit.training.feed import open_data
 from squircuit.training.history import History
+from squircuit.training.intake import open_data
 from squircuit.training.loop import Loop
 from squircuit.training.processes import Processes
-from squircuit.training.progress import Display, TensorBoard, terminal
+from squircuit.training.progress import TensorBoard, terminal
 
 
 def fit(
@@ -26,6 +28,9 @@ def fit(
     valid: Any = None,
     config: TrainingConfig | dict[str, Any] | str | Path | None = None,
     *,
+    weights: Any = None,
+    valid_weights: Any = None,
+    callbacks: Sequence[Callable[[Event], object]] = (),
     run: str | Path | None = None,
     resume: bool = False,
     processes: Processes | None = None,
@@ -42,10 +47,16 @@ def fit(
     Args:
         model: trained from its present weights, on its device.
         train: a tensor, an array or a numeric data frame (n, d) in which NaN is missing, a `Table`, a
-            `Dataset` (with its validation data), `Batches`, or a path; .npy and Parquet files and mapped
-            arrays stream.
-        valid: the same; None: ``valid_fraction`` of the rows in memory are held out, and streams have none.
+            `Dataset` (with its validation data), `Batches`, a path, or a Dataset or DataLoader of torch;
+            .npy and Parquet files, mapped arrays and loaders stream.
+        valid: the same; None: ``valid_fraction`` of the rows are held out, and streams have none.
         config: a `TrainingConfig`, a mapping, or the path of a TOML, YAML or JSON file.
+        weights: (n,), how much each row of ``train`` counts, from 0 upwards: the loss is the weighted mean
+            Σ w_i (−log p(x_i)) / Σ w_i, so a row of weight 2 counts as two and one of weight 0 as none; rows
+            that are held out keep theirs. None: all count alike, or as `Rows` and `Batches` say.
+        valid_weights: those of ``valid``.
+        callbacks: functions that are called with an `Event` after every epoch, and end training by
+            returning True; or a `Callback` each.
         run: a folder for config.json, history.jsonl, checkpoint.safetensors and best.safetensors; None:
             nothing is written.
         resume: go on with the run in that folder, or begin it.
@@ -71,15 +82,17 @@ def fit(
         raise ParameterError(f"fit trains a SquaredCircuit, got {model!r}. Fix: sq.SquaredCircuit(circuit).")
     processes = processes or Processes()
     settings = TrainingConfig.of(config, **overrides)
+    own = as_callbacks(callbacks)
     folder = _folder(run, resume, settings, processes)
-    data = open_data(model, train, valid, settings)
+    data = open_data(model, train, valid, settings, weights, valid_weights)
     settings = resolve(settings, model, data.train)
     _require_rows_for_all(int(settings.batch), processes)
     with ExitStack() as held:
         if processes.rank:  # process 0 warns and shows
             held.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
-        loop = Loop(model, data, settings, folder, _displays(settings, folder, processes), processes)
+        called = [] if processes.rank else [*_displays(settings, folder), *own]
+        loop = Loop(model, data, settings, folder, called, processes)
         if folder is not None:
             lock = folder.locked()
             processes.on_first(lambda: held.enter_context(lock))
@@ -127,10 +140,8 @@ def _prepare(loop: Loop, folder: RunFolder, processes: Processes) -> None:
         processes.on_first(lambda: folder.begin(this, loop.save))
 
 
-def _displays(config: TrainingConfig, folder: RunFolder | None, processes: Processes) -> list[Display]:
-    displays: list[Display] = []
-    if processes.rank:
-        return displays
+def _displays(config: TrainingConfig, folder: RunFolder | None) -> list[Callback]:
+    displays: list[Callback] = []
     if config.progress:
         displays.append(terminal(config.unit, int(config.epochs)))
     if config.tensorboard and folder is not None:

@@ -63,7 +63,8 @@ class History:
         rows: one for each epoch.
         unit: of the losses: "bits" per dimension or "nats" a row.
         best_epoch: whose weights the model has now, from 1; 0: those from before the training.
-        stopped: why it ended: "finished", "early stopping: …", "interrupted", "failed: …", or "running".
+        stopped: why it ended: "finished", "early stopping: …", "stopped by a callback: …", "interrupted",
+            "failed: …", or "running".
 
     Example:
         >>> first = Epoch(1, 10, 2.5, 2.4, 0.0, True, 0.1, 1.0)

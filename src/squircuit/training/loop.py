@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from contextlib import nullcontext
-from typing import Any, final
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import final
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from squircuit.models import SquaredCircuit
 from squircuit.optim import named
 from squircuit.optim.manifold import FEW, retracted
 from squircuit.storage.words import without_fix
+from squircuit.training.callbacks import Callback, Event, tell
 from squircuit.training.checkpoint import CHECKPOINT, RunFolder, State, require_fitting, require_models
 from squircuit.training.config import TrainingConfig
 from squircuit.training.evaluation import (
@@ -35,7 +37,6 @@ from squircuit.training.history import Epoch, History
 from squircuit.training.interrupts import Interrupts
 from squircuit.training.jitter import Jitter
 from squircuit.training.processes import Processes
-from squircuit.training.progress import Display
 from squircuit.training.steps import (
     DivergedError,
     ImpossibleRowsError,
@@ -61,7 +62,7 @@ class Loop:
         data: for it.
         config: with no option left at "auto".
         folder: for its files, or None.
-        displays: that show it.
+        callbacks: that show it and may stop it, those of the first process.
         processes: that train it together; default this one alone.
     """
 
@@ -71,10 +72,16 @@ class Loop:
         data: Data,
         config: TrainingConfig,
         folder: RunFolder | None,
-        displays: list[Display],
+        callbacks: list[Callback],
         processes: Processes | None = None,
     ) -> None:
-        self.model, self.data, self.config, self.folder, self.displays = model, data, config, folder, displays
+        self.model, self.data, self.config, self.folder, self.callbacks = (
+            model,
+            data,
+            config,
+            folder,
+            callbacks,
+        )
         self.processes = processes or Processes()
         self.processes.start_alike([parameter.detach() for parameter in model.parameters()])
         self.state, self.steps = State(), Steps(model, config, self.processes)
@@ -84,16 +91,19 @@ class Loop:
         )
         self.jitter = Jitter.of(model.structure, config.jitter, config.seed, model.device)
         self.total = torch.zeros(2, dtype=torch.float64, device=model.device)
+        # the mean weights of the batches of an epoch, summed: as many as there are batches, more or less
+        self.mass = torch.zeros((), dtype=torch.float64, device=model.device)
         self._epoch_steps = data.train.steps(int(config.batch))
         self._epochs = int(config.epochs)
         self._saved, self._written_best = time.monotonic(), -1
+        self._wish: str | None = None
 
     # ------------------------------------------------------------------ running
 
     def run(self) -> History:
         """Train to the end, or until something stops it; the model then has the best weights."""
         history = None
-        self._show("start", self.state.step, self._epochs * self._epoch_steps)
+        self._show("start")
         try:
             with Interrupts(terminates=self.folder is not None) as interrupts, torch.enable_grad():
                 self.model.train()
@@ -105,7 +115,7 @@ class Loop:
             raise
         finally:
             self.model.eval()
-            self._show("stop", history)
+            self._show("stop", note="" if history is None else str(history).splitlines()[-1])
         interrupts.pass_on()
         return history
 
@@ -165,9 +175,12 @@ class Loop:
         state, batch, seed = self.state, int(self.config.batch), self.config.seed
         if state.position == 0:
             self.total.zero_()
+            self.mass.zero_()
         for rows in self.data.train.batches(batch, seed, state.epoch, state.position):
             x = rows.x if self.jitter is None else self.jitter(rows.x, state.step)
-            self.total += self.steps(Rows(x, rows.gaps), self._factor(state.step))
+            self.total += self.steps(Rows(x, rows.gaps, rows.weights), self._factor(state.step))
+            if rows.weights is not None:
+                self.mass += rows.weights.mean()
             if self.average is not None:
                 self.average.update(state.step)
             state.step, state.position = state.step + 1, state.position + 1
@@ -189,14 +202,18 @@ class Loop:
     def _look(self) -> None:
         """Read the loss of the epoch so far: stop if it is not finite, else show it."""
         require_good(self.total, self.state.position * int(self.config.batch), self.model)
-        mean = self.total[0].item() / self.state.position
-        self._show("step", self.state.step, self.state.epoch + 1, self._in_unit(mean))
+        self._show("step", train=self._in_unit(self._mean()))
+
+    def _mean(self) -> float:
+        """The loss of the epoch so far: Σ w (−log p) / Σ w of its rows."""
+        mass = self.mass.item() if self.data.train.is_weighted else self.state.position
+        return self.total[0].item() / mass
 
     def _close_epoch(self, started: float) -> None:
         """Validate, note, keep the best weights, and say whether training goes on."""
         state, config = self.state, self.config
-        state.epoch, mean = state.epoch + 1, self.total[0].item() / state.position
-        state.position = 0
+        mean = self._mean()
+        state.epoch, state.position = state.epoch + 1, 0
         last = state.epoch == self._epochs
         scores = self._validate() if last or state.epoch % config.valid_every == 0 else None
         state.seconds = time.monotonic() - started
@@ -205,7 +222,7 @@ class Loop:
             state.stopped = f"early stopping: no better validation in {config.patience}"
         elif last:
             state.stopped = "finished"
-        self._show("epoch", state.rows[-1], None if math.isinf(state.best) else self._in_unit(state.best))
+        self._call_back()
         if self.folder is not None:
             folder, rows = self.folder, state.rows
             self.processes.on_first(lambda: folder.write_history(rows))
@@ -262,9 +279,41 @@ class Loop:
     def _in_unit(self, nats: float) -> float:
         return in_unit(nats, self.config.unit, len(self.model.structure.scope))
 
-    def _show(self, what: str, *values: Any) -> None:
-        for display in self.displays:
-            getattr(display, what)(*values)
+    def _show(self, what: str, note: str = "", **scores: float) -> None:
+        """Tell callbacks of a step, of the begin or of the end."""
+        state, steps = self.state, self._epochs * self._epoch_steps
+        for callback in self.callbacks:
+            getattr(callback, what)(Event(what, state.step, steps, state.seconds, scores, note))
+
+    def _call_back(self) -> None:
+        """After an epoch: process 0 calls, and all stop where a callback wants it."""
+        self.processes.on_first(self._tell)
+        wishes = self.processes.any(self._wish is not None)
+        if wishes[0] and self.state.stopped == "running":
+            self.state.stopped = f"stopped by a callback: {self._wish or 'see process 0'}"
+
+    def _tell(self) -> None:
+        event = Event("epoch", self.state.epoch, self._epochs, self.state.seconds, self._scores())
+        asked = any(callback.asks_model for callback in self.callbacks)
+        with self._to_be_asked() if asked else nullcontext():
+            self._wish = tell(self.callbacks, event)
+
+    @contextmanager
+    def _to_be_asked(self) -> Iterator[None]:
+        """The model as it would be after training, in evaluation mode; what is done to it is undone."""
+        with torch.no_grad(), using(self.model, self._evaluated() or weights_of(self.model)):
+            self.model.eval()
+            try:
+                yield
+            finally:
+                self.model.train()
+
+    def _scores(self) -> dict[str, float]:
+        """Of the last epoch, those that are known."""
+        row = self.state.rows[-1]
+        best = None if math.isinf(self.state.best) else self._in_unit(self.state.best)
+        known = {"train": row.train, "valid": row.valid, "best": best, "log_z": row.log_z, "lr": row.lr}
+        return {name: value for name, value in known.items() if value is not None}
 
     # ------------------------------------------------------------------ files
 
@@ -284,6 +333,8 @@ class Loop:
 
     def _tensors(self) -> dict[str, Tensor]:
         held = dict(self.steps.tensors()) | {"total": self.total}
+        if self.data.train.is_weighted:
+            held["mass"] = self.mass
         held |= {f"best.{name}": value for name, value in self.best.items()}
         if self.average is not None:
             held |= {f"average.{name}": value for name, value in self.average.weights.items()}

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from squircuit.data.optional import need
-from squircuit.training.history import Epoch, History, in_words, log_z_text, loss_text
+from squircuit.training.callbacks import Callback, Event
+from squircuit.training.history import in_words, log_z_text, loss_text
 
 PAUSE = 2.0
 """Seconds at least between two lines where the output is no terminal."""
@@ -19,20 +20,10 @@ WIDE = 100
 """Columns of a terminal that has room for a bar beside the figures."""
 
 
-class Display:
-    """Shows nothing; what other displays do more."""
+class Display(Callback):
+    """Shows what it is told, and asks nothing."""
 
-    def start(self, done: int, steps: int) -> None:
-        """A run begins with so many of its steps done."""
-
-    def step(self, step: int, epoch: int, loss: float) -> None:
-        """A step is done; the loss is the mean of its epoch so far, in the unit of the user."""
-
-    def epoch(self, row: Epoch, best: float | None) -> None:
-        """An epoch is done."""
-
-    def stop(self, history: History | None) -> None:
-        """The run has ended; without history by an error."""
+    asks_model = False
 
 
 @final
@@ -45,27 +36,28 @@ class Bar(Display):
         left = TimeRemainingColumn(compact=True)  # first: narrow terminals cut the end
         self._bar = Progress(left, *bar, TextColumn("{task.description}"), console=console)
 
-    def start(self, done: int, steps: int) -> None:
-        self._task = self._bar.add_task("training", completed=done, total=steps)
-        self._first, self._started = done, time.monotonic()
+    def start(self, event: Event) -> None:
+        self._task = self._bar.add_task("training", completed=event.done, total=event.total)
+        self._first, self._started = event.done, time.monotonic()
         self._bar.start()
 
-    def step(self, step: int, epoch: int, loss: float) -> None:
+    def step(self, event: Event) -> None:
         valid, best, log_z = self._seen
-        rate = (step - self._first) / max(1e-9, time.monotonic() - self._started)
-        scores = f"loss {loss:.4f} valid {valid} best {best} {self._unit} log Z {log_z}"
+        rate = (event.done - self._first) / max(1e-9, time.monotonic() - self._started)
+        epoch = 1 + (event.done - 1) * self._epochs // (event.total or 1)
+        scores = f"loss {event.scores['train']:.4f} valid {valid} best {best} {self._unit} log Z {log_z}"
         text = f"{rate:.3g}/s epoch {epoch}/{self._epochs} {scores}"
-        self._bar.update(self._task, completed=step, description=text)
+        self._bar.update(self._task, completed=event.done, description=text)
 
-    def epoch(self, row: Epoch, best: float | None) -> None:
-        valid = self._seen[0] if row.valid is None else loss_text(row.valid)
-        log_z = self._seen[2] if row.log_z is None else log_z_text(row.log_z)
-        self._seen = valid, loss_text(best), log_z
+    def __call__(self, event: Event) -> None:
+        valid = loss_text(event.scores["valid"]) if "valid" in event.scores else self._seen[0]
+        log_z = log_z_text(event.scores["log_z"]) if "log_z" in event.scores else self._seen[2]
+        self._seen = valid, loss_text(event.scores.get("best")), log_z
 
-    def stop(self, history: History | None) -> None:
+    def stop(self, event: Event) -> None:
         self._bar.stop()
-        if history is not None:
-            self._bar.console.print(str(history).splitlines()[-1], highlight=False)
+        if event.note:
+            self._bar.console.print(event.note, highlight=False)
 
 
 @final
@@ -75,18 +67,19 @@ class Lines(Display):
     def __init__(self, unit: str, epochs: int, console: Console) -> None:
         self._unit, self._epochs, self._console, self._last = unit, epochs, console, 0.0
 
-    def epoch(self, row: Epoch, best: float | None) -> None:
-        if time.monotonic() - self._last < PAUSE and row.epoch < self._epochs:
+    def __call__(self, event: Event) -> None:
+        if time.monotonic() - self._last < PAUSE and event.done < self._epochs:
             return
         self._last = time.monotonic()
+        loss, valid, best = (loss_text(event.scores.get(name)) for name in ("train", "valid", "best"))
         self._print(
-            f"epoch {row.epoch}/{self._epochs}  loss {row.train:.4f}  valid {loss_text(row.valid)}  "
-            f"best {loss_text(best)} {self._unit}  log Z {log_z_text(row.log_z)}  {row.seconds:.0f} s"
+            f"epoch {event.done}/{self._epochs}  loss {loss}  valid {valid}  "
+            f"best {best} {self._unit}  log Z {log_z_text(event.scores.get('log_z'))}  {event.seconds:.0f} s"
         )
 
-    def stop(self, history: History | None) -> None:
-        if history is not None:
-            self._print(str(history).splitlines()[-1])
+    def stop(self, event: Event) -> None:
+        if event.note:
+            self._print(event.note)
 
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False, soft_wrap=True)
@@ -100,22 +93,25 @@ class TensorBoard(Display):
         need("tensorboard", "tensorboard=True", "tensorboard")
         self._folder = folder
 
-    def start(self, done: int, steps: int) -> None:
+    def start(self, event: Event) -> None:
         module = need("torch.utils.tensorboard", "tensorboard=True", "tensorboard")
-        self._writer: Any = module.SummaryWriter(str(self._folder), purge_step=done or None)
+        self._writer: Any = module.SummaryWriter(str(self._folder), purge_step=event.done or None)
 
-    def epoch(self, row: Epoch, best: float | None) -> None:
-        values = {"loss/train": row.train, "loss/valid": row.valid, "log_z": row.log_z, "lr": row.lr}
-        for name, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(name, value, row.step)
+    def step(self, event: Event) -> None:
+        self._step = event.done  # the last one before an epoch ends is that of the epoch
+
+    def __call__(self, event: Event) -> None:
+        names = {"loss/train": "train", "loss/valid": "valid", "log_z": "log_z", "lr": "lr"}
+        for name, score in names.items():
+            if score in event.scores:
+                self._writer.add_scalar(name, event.scores[score], self._step)
         self._writer.flush()
 
-    def stop(self, history: History | None) -> None:
+    def stop(self, event: Event) -> None:
         self._writer.close()
 
 
-def terminal(unit: str, epochs: int) -> Display:
+def terminal(unit: str, epochs: int) -> Callback:
     """A bar on terminals and in notebooks, else lines; on standard error, so that output stays clean."""
     console = Console(stderr=True)
     kind = Bar if console.is_terminal or console.is_jupyter else Lines

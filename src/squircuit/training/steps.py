@@ -103,6 +103,9 @@ class Objective:
 class Steps:
     """Steps of −mean log p(x) with one optimiser, or of what :class:`Objective` has in its place.
 
+    The loss of B rows with weights is −Σ_b w_b log p(x_b) / B. Weights are 1 in the mean of all rows, so its
+    mean over batches is that of all rows, Σ w (−log p) / Σ w, however the weights fall into batches.
+
     Args:
         model: to be trained; in training mode.
         config: with no option left at "auto".
@@ -144,34 +147,33 @@ class Steps:
         """
         for name, rate in self._rates.items():
             rate.fill_(factor * self._largest[name])
-        x, rows = self._processes.part(batch).x, len(batch)
+        part, rows = self._processes.part(batch), len(batch)
         if not self._captures or batch.gaps is not None:
             # where every cell is missing log p is 0 whatever the weights, and teaches nothing
             teaches = batch.gaps is None or not bool(batch.gaps.all())
-            return self._step(x, rows, self._processes.part(batch).gaps, teaches, looks=True)
+            return self._step(part, rows, teaches, looks=True)
         if self._captured is None or self._shape != batch.x.shape:
-            self._captured, self._shape = self._capture(x, rows), batch.x.shape
-        return self._captured(x)
+            self._captured, self._shape = self._capture(part, rows), batch.x.shape
+        return self._captured(*_tensors(part))
 
-    def _step(
-        self, x: Tensor, rows: int, missing: Tensor | None = None, teaches: bool = True, looks: bool = False
-    ) -> Tensor:
+    def _step(self, part: Rows[Tensor], rows: int, teaches: bool = True, looks: bool = False) -> Tensor:
         """Forward, backward, optimiser, with these of all rows of a batch.
 
         Losses are divided by the number of all rows, so that the sum over processes is the mean of the batch.
         """
         step = self.model.training_step(on_manifold=self._is_trusted)
-        with step, nullcontext() if x.is_cuda else flushed_denormals():
+        with step, nullcontext() if part.x.is_cuda else flushed_denormals():
             self.optimiser.zero_grad(set_to_none=True)
-            log_p, learnt = self._objective(x, missing)
-            if missing is None or not bool(missing.all()):
-                (-(learnt.sum() / rows)).backward()  # type: ignore[no-untyped-call]
+            log_p, learnt = self._objective(part.x, part.gaps)
+            if part.gaps is None or not bool(part.gaps.all()):
+                (-(weighted(learnt, part.weights).sum() / rows)).backward()  # type: ignore[no-untyped-call]
             log_p = log_p.detach()
-            loss, lost = -(log_p.sum() / rows).double(), (log_p == -torch.inf).sum().double()
+            loss = -(weighted(log_p, part.weights).sum() / rows).double()
+            lost = (log_p == -torch.inf).sum().double()
             found = torch.stack([loss, lost])
             self._processes.sum_gradients(self.model.parameters(), found)
             if looks:
-                require_good(found, rows, self.model, Rows(x, missing), log_p)
+                require_good(found, rows, self.model, part, log_p)
             if teaches:
                 self._update()
             return found
@@ -184,10 +186,12 @@ class Steps:
             raise DivergedError(str(error).partition(". Fix: ")[0]) from error
         self._objective.keep_shares()
 
-    def _capture(self, x: Tensor, rows: int) -> CapturedStep:
+    def _capture(self, part: Rows[Tensor], rows: int) -> CapturedStep:
         """The step as a graph; capturing takes steps, so weights and states are put back."""
         kept = {name: value.to("cpu", copy=True) for name, value in self.tensors()}
-        captured = CapturedStep(lambda x: self._step(x, rows), x)
+        captured = CapturedStep(
+            lambda x, weights=None: self._step(Rows(x, None, weights), rows), *_tensors(part)
+        )
         for name, value in self.tensors():
             value.copy_(kept[name]) if name in kept else value.zero_()
         return captured
@@ -224,6 +228,16 @@ class Steps:
             if kind == "optimiser":
                 key, _, name = rest.partition(".")
                 self.optimiser.state[named[name]][key] = value.to(named[name].device, copy=True)
+
+
+def weighted(log_p: Tensor, weights: Tensor | None) -> Tensor:
+    """w log p of every row, (n,); without weights log p as it is."""
+    return log_p if weights is None else weights * log_p
+
+
+def _tensors(rows: Rows[Tensor]) -> list[Tensor]:
+    """What a captured step is given: x, and weights where there are some."""
+    return [rows.x] if rows.weights is None else [rows.x, rows.weights]
 
 
 def require_good(

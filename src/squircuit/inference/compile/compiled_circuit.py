@@ -103,6 +103,14 @@ class Snapshot:
                         found.setdefault(variable, []).append((group, fold))
         return found
 
+    def is_in_block(self, variable: int) -> bool:
+        """Some input layer over the variable is over a block, whose integrals have no nodes."""
+        return any(group.is_block for group, _ in self.inputs[variable])
+
+    def has_one_block(self, variables: tuple[int, ...]) -> bool:
+        """All input layers over these variables are over all of them, in this order."""
+        return all(group.blocks[fold] == variables for v in variables for group, fold in self.inputs[v])
+
     def has_units_alone(self, variable: int) -> bool:
         """Only squares of units are asked of all input layers over a variable, and no inner products."""
         suffices = self.plan.squares_suffice

@@ -29,6 +29,7 @@ from typing import TypeAlias, final
 import torch
 from torch import Tensor
 
+from squircuit.errors import StructureError
 from squircuit.execution.plan import (
     Branch,
     Group,
@@ -40,7 +41,7 @@ from squircuit.execution.plan import (
     SumGroup,
     branches_of,
 )
-from squircuit.regions.scope import Scope
+from squircuit.regions.scope import Scope, describe
 
 
 class Form(IntEnum):
@@ -145,7 +146,7 @@ class Schedules:
         found: dict[Key, Scope] = {}
         for key, (group, fold) in self.layers.items():
             if isinstance(group, InputGroup):
-                found[key] = frozenset({group.variables[fold]})
+                found[key] = frozenset(group.blocks[fold])
             else:
                 branch = group.branches[0] if isinstance(group, SumGroup) else group.branch
                 reads = zip(branch.widths, branch.reads, strict=True)
@@ -185,20 +186,32 @@ class _Scheduler:
         for fold in range(group.folds):
             key = (group.units, group.writes[fold])
             if isinstance(group, InputGroup):
-                (form, is_weighted), pattern = self._input(key, group.variables[fold]), ()
+                (form, is_weighted), pattern = self._input(key, group, group.blocks[fold]), ()
             else:
                 (form, pattern), is_weighted = self._inner(key, group, fold), False
             self.forms[key] = form
             found[form, is_weighted, pattern].append(fold)
         return found
 
-    def _input(self, key: Key, variable: int) -> tuple[Form, bool]:
+    def _input(self, key: Key, group: InputGroup, variables: tuple[int, ...]) -> tuple[Form, bool]:
         """The form of an input layer, and whether the weights of nodes count in it."""
-        form = self.variables[variable]
-        self.open_variable[key] = variable
-        if form is not Form.IDENTITY and key in self.plan.squares_suffice:
-            return Form.SQUARES, form in (Form.OPEN, Form.WEIGHTED)
-        return (Form.MATRIX, True) if form is Form.WEIGHTED else (form, False)
+        forms = {self.variables[v] for v in variables}
+        self.open_variable[key] = variables[0]
+        if forms == {Form.IDENTITY}:
+            return Form.IDENTITY, False
+        is_weighted = not forms.isdisjoint({Form.OPEN, Form.WEIGHTED})
+        if key in self.plan.squares_suffice:
+            return Form.SQUARES, is_weighted
+        if group.is_block and Form.OPEN in forms:
+            raise StructureError(
+                "over single variables",
+                f"an input layer over {describe(frozenset(variables))}",
+                "it is below a sum of several inputs, which a block of variables sees together",
+                "give such sums inputs over single variables, or put the block above them",
+            )
+        if len(forms) > 1 or forms == {Form.WEIGHTED}:
+            return Form.MATRIX, is_weighted
+        return forms.pop(), False
 
     def _inner(self, key: Key, group: SumGroup | ProductGroup, fold: int) -> tuple[Form, Pattern]:
         reads = [[(k, slots[fold]) for k, slots in branch.factors] for branch in branches_of(group)]

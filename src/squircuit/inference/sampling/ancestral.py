@@ -20,7 +20,7 @@ The walk is a generator for each layer and a stack of them: chains are deeper th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, final
@@ -30,10 +30,13 @@ from torch import Tensor
 
 from squircuit.execution.plan import Branch, InputGroup, Key, ProductGroup, SumGroup, Use
 from squircuit.inference.compile.schedule import Form
-from squircuit.inference.evidence import Evidence
+from squircuit.inference.evidence import Evidence, distinct_masks
 from squircuit.inference.sampling.draws import InputDraws, draw_index
 from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward import contraction
+from squircuit.inference.upward.block_inputs import block_family
+from squircuit.inference.upward.inputs import evaluate_group, input_weight
+from squircuit.inference.upward.learnt_values import layer_values
 from squircuit.inference.upward.messages import messages
 
 Visit: TypeAlias = Generator["Visit", Tensor | None, Tensor | None]  #: asks for visits of layers below
@@ -103,10 +106,46 @@ class Walk:
 
     def _draw_unit(self, group: InputGroup, fold: int, units: Tensor) -> None:
         """Draws a variable from |ℓ_k(x)|², where it is missing."""
+        if group.is_block and group.weight is None:
+            self._draw_block(group, fold, lambda rows, *at: block_family(group).sample(units[rows], *at))
+            return
+        if group.is_block:
+            one_hot = torch.nn.functional.one_hot(units, group.units).to(self.messages.snapshot.dtype)
+            self._draw_amplitudes(group, fold, one_hot)
+            return
         variable = group.variables[fold]
         densities = _masses(self.draws.table(group, fold).unsqueeze(1))  # (K, Q)
         drawn = self.draws.points(variable).draw(densities, self.uniform(), units)
         self.x[:, variable] = torch.where(self.missing[:, variable], drawn, self.x[:, variable])
+
+    # ------------------------------------------------------------------ blocks of variables
+
+    def _draw_amplitudes(self, group: InputGroup, fold: int, environment: Tensor) -> None:
+        """Draws what is missing of a block from |e·ℓ(x)|²."""
+        weight = input_weight(self.messages.snapshot, group, (fold,))
+        amplitudes = environment if weight is None else environment @ weight[0]
+        family = block_family(group)
+        self._draw_block(group, fold, lambda rows, *at: family.sample_square(amplitudes[rows], *at))
+
+    def _draw_block(self, group: InputGroup, fold: int, draw: Callable[..., Tensor]) -> None:
+        """Draws what is missing of a block, rows of one pattern together."""
+        variables = list(group.blocks[fold])
+        columns = Evidence(self.x[:, variables], self.missing[:, variables])
+        values = layer_values(self.messages.snapshot, group, fold)
+        for mask, rows in distinct_masks(columns):
+            if bool(mask.any()):
+                drawn = draw(rows, columns.x[rows], (~mask).tolist(), values, self._numbers)
+                columns.x[rows] = torch.where(mask, drawn.to(columns.x), columns.x[rows])
+        self.x[:, variables] = columns.x
+
+    @cached_property
+    def _numbers(self) -> torch.Generator | None:
+        """The generator; of one on another device a generator on the host, which goes on from it."""
+        source = self.generator
+        if source is None or source.device.type == "cpu":
+            return source
+        seed = torch.randint(2**62, (1,), generator=source, device=source.device)
+        return torch.Generator().manual_seed(int(seed))
 
     # ------------------------------------------------------------------ layers
 
@@ -225,6 +264,10 @@ class Walk:
 
     def _draw(self, group: InputGroup, fold: int, environment: Tensor) -> Tensor:
         """Draws a variable from |e·ℓ(x)|², where it is missing; the layer's value there."""
+        if group.is_block:
+            self._draw_amplitudes(group, fold, environment)
+            x = self.x[:, list(group.blocks[fold])].unsqueeze(0)
+            return _normalised(evaluate_group(self.messages.snapshot, group, (fold,), x).value[0].T)
         variable = group.variables[fold]
         points, table = self.draws.points(variable), self.draws.table(group, fold)
         drawn = points.draw(_masses((environment @ table).unsqueeze(1)), self.uniform())

@@ -101,7 +101,7 @@ def _entries(snapshot: Snapshot) -> int:
     """
     widest = max((stack.shape[-1] for stack in snapshot.plan.stacks), default=1)
     for variable, domain in snapshot.circuit.domains.items():
-        if not domain.is_discrete:
+        if not domain.is_discrete and not snapshot.is_in_block(variable):
             panels = 2 * len(breakpoints(snapshot, variable))
             alone = snapshot.has_units_alone(variable)
             widest = max(widest, panels if alone else panels * POINTS * max(snapshot.plan.pools))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import final
@@ -12,9 +12,12 @@ from torch import Tensor
 
 from squircuit.execution.inputs import evaluate_inputs, input_norms
 from squircuit.execution.plan import InputGroup, Slots
-from squircuit.families import Categorical
+from squircuit.families import Categorical, MultivariateGaussian
 from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.upward.block_inputs import BlockInputs
 from squircuit.inference.upward.contraction import outer
+from squircuit.inference.upward.gaussian_terms import Function
+from squircuit.inference.upward.learnt_values import function_values, layer_values, place
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import Message, rescaled, rescaled_units, squared
 
@@ -35,8 +38,13 @@ class InputMessages:
     x: Tensor
     missing: Tensor
     nodes: Nodes | None = None
-    references: dict[int, Tensor] = field(default_factory=dict)
-    """Variable → log-scale of the largest of its input layers, (B,) float64, taken out of all of them.
+    functions: Mapping[int, Function] = field(default_factory=dict)
+    """Variable of a block → a function whose average is taken where the variable is missing."""
+    watched: dict[tuple[InputGroup, int], Tensor] = field(default_factory=dict)
+    """Of input layers over blocks that are weighted, squares (n, B) or pair integrals (B, n, n) of functions:
+    the derivatives of log p in them tell the distribution of what a block lacks."""
+    references: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
+    """Variables → log-scale of the largest of their input layers, (B,) float64, taken out of all of them.
 
     Far from the data it is −10¹², and what is conditional on it is not: it must not be added and subtracted.
     The same holds of one layer that is far where another is not, so it is the largest that is taken out.
@@ -45,21 +53,40 @@ class InputMessages:
     def vectors(self, group: InputGroup, folds: Slots) -> Message:
         """ℓ(x): (F, K, B), in units of the variables' references."""
         value, scale = evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
-        taken = torch.stack(
-            [self._reference(group.variables[f], s) for f, s in zip(folds, scale, strict=True)]
-        )
+        taken = torch.stack([self._reference(group.blocks[f], s) for f, s in zip(folds, scale, strict=True)])
         return rescaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
 
-    def _reference(self, variable: int, scale: Tensor) -> Tensor:
-        """Of a variable; ``scale`` is that of the input layer which asks first, and often of all of them."""
-        if variable not in self.references:
-            largest = reduce(torch.maximum, self._other_scales(variable), scale.detach().double())
-            self.references[variable] = torch.where(largest == -torch.inf, 0.0, largest)
-        return self.references[variable]
+    def _reference(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
+        """Of some variables; ``scale`` is that of the input layer which asks first, and often of all of them.
 
-    def _other_scales(self, variable: int) -> Iterator[Tensor]:
-        """The log-scales of a variable's input layers, (B,) each, where they may differ."""
+        Where layers are over different blocks, nothing can be taken out of all of them.
+        """
+        if variables not in self.references:
+            if not self.snapshot.has_one_block(variables):
+                return torch.zeros_like(scale.detach().double())
+            largest = reduce(torch.maximum, self._other_scales(variables), self._own_scale(variables, scale))
+            self.references[variables] = torch.where(largest == -torch.inf, 0.0, largest)
+        return self.references[variables]
+
+    def _own_scale(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
+        """That of the layer which asks first, whatever it asks for: vectors, squares or matrices."""
+        group, fold = self.snapshot.inputs[variables[0]][0]
+        if group.is_block and not isinstance(group.family, MultivariateGaussian):
+            return self._block_scale(group, fold)
+        return scale.detach().double()
+
+    def _block_scale(self, group: InputGroup, fold: int) -> Tensor:
+        """The largest of a layer's functions, (B,)."""
+        return self.blocks.log_squares(group, fold).detach().amax(dim=1) / 2
+
+    def _other_scales(self, variables: tuple[int, ...]) -> Iterator[Tensor]:
+        """The log-scales of the input layers over some variables, (B,) each, where they may differ."""
+        variable = variables[0]
         layers = self.snapshot.inputs[variable]
+        if layers[0][0].is_block:
+            if len(layers) > 1:
+                yield from (self._block_scale(group, fold) for group, fold in layers)
+            return
         is_learnt = any(self.snapshot.family_values(group) for group, _ in layers)
         if len(layers) == 1 or (not is_learnt and len({group.family for group, _ in layers}) == 1):
             return
@@ -70,8 +97,9 @@ class InputMessages:
     def reference_table(self) -> Tensor:
         """What was taken out of p(y), twice the references of observed variables: (B, d) float64."""
         table = torch.zeros(self.x.shape, dtype=torch.float64, device=self.x.device)
-        for variable, scale in self.references.items():
-            table[:, variable] = torch.where(self.missing[:, variable], 0.0, 2 * scale)
+        for variables, scale in self.references.items():
+            hidden = self.missing[:, list(variables)].all(dim=1)
+            table[:, variables[0]] = torch.where(hidden, 0.0, 2 * scale)
         return table
 
     def open(self, group: InputGroup, folds: Slots) -> Message:
@@ -82,6 +110,8 @@ class InputMessages:
 
     def matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
+        if group.is_block:
+            return self._block_matrices(group, folds, weighted)
         integral = self._weighted(group, folds) if weighted else self._grams(group, folds)
         if all(self._missing_in[group.variables[f]][0] for f in folds):
             return rescaled(integral, matrix=True)
@@ -92,6 +122,8 @@ class InputMessages:
 
     def squares(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ |ℓ_k|² where the variable is missing, |ℓ_k|² where it is not: (F, K, B or 1)."""
+        if group.is_block:
+            return self._block_squares(group, folds, weighted)
         lacks = [self._missing_in[group.variables[f]] for f in folds]
         if not any(some for _, some in lacks):
             return self._unit_squares(group, folds)
@@ -123,7 +155,7 @@ class InputMessages:
         x = self._columns(self.x, group, folds)
         value, scale = evaluate_units(self.snapshot, group, folds, x)  # (F, K, B) twice
         largest = torch.where(value == 0, -torch.inf, scale).amax(dim=1)
-        taken = [self._reference(group.variables[f], s) for f, s in zip(folds, largest, strict=True)]
+        taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
         real = self.snapshot.mixture.dtype
         squares = rescaled_units((value * value.conj()).real)
         return Message(squares.value.to(real), squares.scale + 2 * (scale - torch.stack(taken).unsqueeze(1)))
@@ -168,7 +200,55 @@ class InputMessages:
         return gram.expand(len(folds), -1, -1).unsqueeze(1)
 
     def _columns(self, table: Tensor, group: InputGroup, folds: Slots) -> Tensor:
+        if group.is_block:
+            return torch.stack([table[:, list(group.blocks[f])] for f in folds])
         return table[:, [group.variables[f] for f in folds]].T
+
+    # ------------------------------------------------------------------ blocks of variables
+
+    @cached_property
+    def blocks(self) -> BlockInputs:
+        """The functions of blocks of variables for these rows."""
+        return BlockInputs(self.snapshot, self.x, self.missing, self.functions)
+
+    def _block_squares(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
+        """∫ |ℓ_k|² over what each row lacks of a block, at what it shows: (F, K, B)."""
+        if group.weight is not None or (weighted and not isinstance(group.family, MultivariateGaussian)):
+            value, scale = self._block_matrices(group, folds, weighted)
+            return rescaled_units(value.diagonal(dim1=2, dim2=3).real.mT, scale.unsqueeze(1))
+        logs = torch.stack([self.blocks.log_squares(group, f) for f in folds])  # (F, B, n)
+        there = logs > -torch.inf
+        held = torch.where(there, logs, 0.0).detach()
+        value = torch.where(there, (torch.where(there, logs, 0.0) - held).exp(), 0.0)  # 1, with its gradient
+        value = value.mT.to(self.snapshot.mixture.dtype)
+        if weighted and self.functions:
+            value = value * torch.stack([self.blocks.averages(group, f) for f in folds]).mT.to(value)
+        elif weighted:
+            value = torch.stack([self._watch(group, f, v) for f, v in zip(folds, value, strict=True)])
+        largest = torch.where(there, held, -torch.inf).amax(dim=2) / 2
+        taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
+        return Message(value, (held - 2 * torch.stack(taken).unsqueeze(2)).mT)
+
+    def _block_matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
+        """∫ ℓ ℓᴴ over what each row lacks of a block, at what it shows: (F, B or 1, K, K)."""
+        shared = not weighted and all(self._missing_in[v][0] for f in folds for v in group.blocks[f])
+        parts = [self.blocks.pair_integrals(group, f, first=shared) for f in folds]
+        dtype = self.snapshot.dtype
+        values = [pairs.to(dtype) for pairs, _ in parts]
+        if weighted and not self.functions:
+            values = [self._watch(group, f, value) for f, value in zip(folds, values, strict=True)]
+        value, scale = torch.stack(values), torch.stack([s for _, s in parts])
+        weight = input_weight(self.snapshot, group, folds)
+        if weight is not None:
+            value = weight.unsqueeze(1) @ value @ weight.unsqueeze(1).mH
+        if not shared:
+            taken = [self._reference(group.blocks[f], s / 2) for f, s in zip(folds, scale, strict=True)]
+            scale = scale - 2 * torch.stack(taken)
+        return rescaled(value, matrix=True, scale=scale.to(value.real.dtype))
+
+    def _watch(self, group: InputGroup, fold: int, value: Tensor) -> Tensor:
+        self.watched[group, fold] = value.detach().requires_grad_()
+        return self.watched[group, fold]
 
 
 def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> Message:
@@ -214,7 +294,7 @@ def group_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
     """The stacked weights of some input layers, all rows: (F or 1, rows, n)."""
     assert group.weight is not None
     weight = snapshot.network.weight(snapshot.stacks, group.weight)
-    return weight if group.weight.is_tied else weight[_place(folds)]
+    return weight if group.weight.is_tied else weight[place(folds)]
 
 
 def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor | None:
@@ -224,23 +304,9 @@ def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor 
     return group_weight(snapshot, group, folds)[:, group.first_row : group.first_row + group.units]
 
 
-def function_values(snapshot: Snapshot, group: InputGroup, folds: Slots) -> dict[str, Tensor]:
-    """The learnt numbers of the families of some input layers, in double precision: (F, …) each."""
-    return {name: value[_place(folds)].double() for name, value in snapshot.family_values(group).items()}
-
-
-def layer_values(snapshot: Snapshot, group: InputGroup, fold: int) -> dict[str, Tensor]:
-    """The same of one input layer."""
-    return {name: value[0] for name, value in function_values(snapshot, group, (fold,)).items()}
-
-
 def function_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
     """∫ φ φᴴ: (F or 1, n, n)."""
     values = function_values(snapshot, group, folds)
     if not values or group.family.is_orthonormal:
         return group.family.gram().unsqueeze(0)
     return torch.func.vmap(group.family.gram)(values)
-
-
-def _place(folds: Slots) -> slice | list[int]:
-    return slice(folds.start, folds.stop) if isinstance(folds, range) else list(folds)

@@ -7,7 +7,7 @@ see :mod:`squircuit.inference.compile.schedule`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial, reduce
 from typing import final
 
@@ -21,6 +21,7 @@ from squircuit.inference.compile.schedule import Form, Schedule, Source, Step
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.upward import contraction
 from squircuit.inference.upward.batches import block_size
+from squircuit.inference.upward.gaussian_terms import Function
 from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import (
@@ -303,11 +304,28 @@ class Messages:
         return value, factor, largest
 
 
-def messages(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None = None) -> Messages:
-    """All messages upwards for rows that lack the same variables (or, without alternatives, any)."""
-    weighted = frozenset() if nodes is None else frozenset(nodes.rows)
+def messages(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    nodes: Nodes | None = None,
+    watched: frozenset[int] = frozenset(),
+    functions: Mapping[int, Function] | None = None,
+) -> Messages:
+    """All messages upwards for rows that lack the same variables (or, without alternatives, any).
+
+    Args:
+        snapshot: of the model.
+        evidence: the rows.
+        nodes: of weighted variables.
+        watched: variables of blocks whose distribution is asked, see
+            :attr:`squircuit.inference.upward.inputs.InputMessages.watched`.
+        functions: variable of a block → a function whose average is taken.
+    """
+    averaged = functions or {}
+    weighted = watched | frozenset(averaged) | frozenset(() if nodes is None else nodes.rows)
     schedule = snapshot.schedule(evidence.missing, weighted)
-    return Messages(InputMessages(snapshot, evidence.x, evidence.missing, nodes), schedule)
+    inputs = InputMessages(snapshot, evidence.x, evidence.missing, nodes, averaged)
+    return Messages(inputs, schedule)
 
 
 def log_total(found: Messages) -> Tensor:

@@ -93,20 +93,20 @@ def breakpoints(snapshot: Snapshot, variable: int) -> Tensor:
     found = []
     for group, fold in snapshot.inputs[variable]:
         values = {name: value[fold].detach() for name, value in snapshot.family_values(group).items()}
-        panels = group.family.of_one_variable().breakpoints(values).to(snapshot.device)
-        _require_width(panels, variable)
-        found.append(panels)
+        family = group.family.of_one_variable()
+        _require_width(family.extents(values), variable)
+        found.append(family.breakpoints(values).to(snapshot.device))
     return torch.cat(found).sort().values
 
 
-def _require_width(panels: Tensor, variable: int) -> None:
+def _require_width(extents: Tensor, variable: int) -> None:
     """Refuse functions so far out that numbers there are further apart than the functions are wide."""
-    first, last = float(panels[0]), float(panels[-1])
-    if not (math.isfinite(first) and math.isfinite(last)) or last - first < 1e-13 * max(-first, last):
-        raise ParameterError(
-            f"variable {variable}: its functions lie between {first:.17g} and {last:.17g}, and doubles are "
-            "too far apart there. Fix: subtract a constant from this column, or scale it."
-        )
+    for low, high in extents.tolist():
+        if not (math.isfinite(low) and math.isfinite(high)) or high - low < 1e-13 * max(-low, high):
+            raise ParameterError(
+                f"variable {variable}: its functions lie between {low:.17g} and {high:.17g}, and doubles are "
+                "too far apart there. Fix: subtract a constant from this column, or scale it."
+            )
 
 
 def _padded(values: Tensor, length: int, fill: float) -> Tensor:

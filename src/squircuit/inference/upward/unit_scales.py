@@ -26,8 +26,10 @@ from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
 from squircuit.families import Categorical, InputFunctions
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.upward.block_inputs import block_family
 from squircuit.inference.upward.contraction import kronecker_matrices
-from squircuit.inference.upward.inputs import function_grams, input_weight, layer_values
+from squircuit.inference.upward.inputs import function_grams, input_weight
+from squircuit.inference.upward.learnt_values import layer_values
 from squircuit.regions.scope import Scope
 
 SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
@@ -196,8 +198,7 @@ class _Layers:
         if isinstance(group, InputGroup):
             if not any(self.missing[v] for v in group.blocks[fold]):
                 return self._input(group, fold)
-            assert self.missing[group.variables[fold]]
-            return self._integral(group, fold)
+            return self._block(group, fold) if group.is_block else self._integral(group, fold)
         if isinstance(group, ProductGroup):
             return self._product(group.branch, fold)
         weight = self.snapshot.network.weight(self.snapshot.stacks, group.weight)
@@ -223,6 +224,26 @@ class _Layers:
         weight = _weight(self.snapshot, group, fold)
         matrix = (gram if weight is None else weight @ gram @ weight.mH).expand(len(self.x), -1, -1)
         return _balanced(matrix, matrix.real.new_zeros(matrix.shape[:2]))
+
+    def _block(self, group: InputGroup, fold: int) -> Units:
+        """∫ ℓ ℓᴴ over what is missing of a block, at what is observed."""
+        variables, family = list(group.blocks[fold]), block_family(group)
+        observed, values = [not self.missing[v] for v in variables], layer_values(self.snapshot, group, fold)
+        x = self.x[:, variables].double()
+        halves = family.log_squares(x, observed, values) / 2  # (B, n)
+        pairs, common = family.pair_integrals(x, observed, values)
+        there = halves > -torch.inf
+        held = torch.where(there, halves, 0.0).detach()
+        logs = common[:, None, None] - held.unsqueeze(2) - held.unsqueeze(1)
+        value = torch.where(pairs == 0, 0.0, pairs * logs.clamp(max=700).exp())
+        squares = torch.where(there, (2 * (torch.where(there, halves, 0.0) - held)).exp(), 0.0)
+        beside = 1 - torch.eye(value.shape[1], dtype=value.dtype, device=value.device)
+        value = value * beside + torch.diag_embed(squares)  # squares may be too small for the common scale
+        taken = self.references[:, variables].sum(dim=1, keepdim=True) / 2
+        scale = torch.where(there, held - taken, -torch.inf)
+        units = _balanced(value.to(self.snapshot.dtype), scale)
+        weight = _weight(self.snapshot, group, fold)
+        return units if weight is None else _sum([weight], [units])
 
     def _product(self, branch: Branch, fold: int) -> Units:
         """r₁ ⊗ … ⊗ r_N or r₁ ⊙ … ⊙ r_N, or of matrices; a single factor is itself."""

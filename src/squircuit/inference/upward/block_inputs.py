@@ -1,0 +1,126 @@
+"""Functions of blocks of variables at what rows show of them, rows of one pattern together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.execution.plan import InputGroup
+from squircuit.families import BlockFamily, OrthonormalisedBlock
+from squircuit.families.block import places
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.evidence import Evidence, distinct_masks
+from squircuit.inference.upward.gaussian_terms import (
+    Function,
+    expected_product,
+    gaussians_of,
+    terms_of_pairs,
+    terms_of_units,
+    transform_of,
+)
+from squircuit.inference.upward.learnt_values import layer_values
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockInputs:
+    """The functions f of blocks for some rows, integrated over what each row lacks.
+
+    Args:
+        snapshot: of the model.
+        x, missing: rows, (B, d) each.
+        functions: variable of a block → a function whose average is taken where the variable is missing.
+    """
+
+    snapshot: Snapshot
+    x: Tensor
+    missing: Tensor
+    functions: Mapping[int, Function]
+
+    def log_squares(self, group: InputGroup, fold: int) -> Tensor:
+        """log ∫ |f_k|² over what is missing: (B, n) float64."""
+        family, values = block_family(group), layer_values(self.snapshot, group, fold)
+        return self._in_order(
+            (rows, family.log_squares(x, observed, values))
+            for observed, rows, x in self.patterns(group.blocks[fold])
+        )
+
+    def pair_integrals(self, group: InputGroup, fold: int, first: bool = False) -> tuple[Tensor, Tensor]:
+        """∫ f_j f_k* over what is missing, times functions where there are some: R e^s.
+
+        Args:
+            group, fold: the layer.
+            first: of the first row alone, where all rows lack the whole block.
+
+        Returns:
+            R, (B, n, n), and s, (B,), float64.
+        """
+        found = [
+            (rows, *self._pairs(group, fold, x, observed))
+            for observed, rows, x in self.patterns(group.blocks[fold], slice(0, 1) if first else slice(None))
+        ]
+        pairs = self._in_order((rows, part) for rows, part, _ in found)
+        return pairs, self._in_order((rows, scale) for rows, _, scale in found)
+
+    def averages(self, group: InputGroup, fold: int) -> Tensor:
+        """E[∏ f_v(x_v)] of the functions of what is missing, under every |f_k|²: (B, n) float64."""
+        base, values = gaussians_of(group), layer_values(self.snapshot, group, fold)
+
+        def of_some(observed: Sequence[bool], x: Tensor) -> Tensor:
+            asked = self._asked(group, fold, observed)
+            if not asked[0]:
+                return torch.ones(len(x), base.size, dtype=torch.float64, device=x.device)
+            return expected_product(terms_of_units(base, x, observed, values), *asked)
+
+        return self._in_order(
+            (rows, of_some(observed, x)) for observed, rows, x in self.patterns(group.blocks[fold])
+        )
+
+    def patterns(
+        self, variables: tuple[int, ...], part: slice = slice(None)
+    ) -> Iterator[tuple[tuple[bool, ...], Tensor, Tensor]]:
+        """What is observed of a block in some rows, these rows, and their columns, (b, D)."""
+        columns = Evidence(self.x[part, list(variables)], self.missing[part, list(variables)])
+        for mask, rows in distinct_masks(columns):
+            yield tuple(not lacks for lacks in mask.tolist()), rows, columns.x[rows].double()
+
+    def _pairs(
+        self, group: InputGroup, fold: int, x: Tensor, observed: Sequence[bool]
+    ) -> tuple[Tensor, Tensor]:
+        """Of rows of one pattern."""
+        values = layer_values(self.snapshot, group, fold)
+        if not self.functions or not self._asked(group, fold, observed)[0]:
+            return block_family(group).pair_integrals(x, observed, values)
+        base, asked = gaussians_of(group), self._asked(group, fold, observed)
+        pairs, scale = base.pair_integrals(x, observed, values)
+        averages = expected_product(terms_of_pairs(base, x, observed, values), *asked)
+        pairs = pairs * averages.reshape(pairs.shape)
+        if isinstance(group.family, OrthonormalisedBlock):
+            mixing = group.family.mixing(pairs.device)
+            pairs = mixing.mT @ pairs @ mixing
+        return pairs, scale
+
+    def _asked(
+        self, group: InputGroup, fold: int, observed: Sequence[bool]
+    ) -> tuple[list[int], list[Any], list[Function]]:
+        """Of missing coordinates with a function: place among those missing, transform, function."""
+        base, variables = gaussians_of(group), group.blocks[fold]
+        _, left = places(observed)
+        asked = [(i, v) for i, v in enumerate(left) if variables[v] in self.functions]
+        transforms = [transform_of(base, v) for _, v in asked]
+        return [i for i, _ in asked], transforms, [self.functions[variables[v]] for _, v in asked]
+
+    def _in_order(self, found: Iterator[tuple[Tensor, Tensor]]) -> Tensor:
+        """Results of some rows each, in the order of the rows."""
+        rows, parts = zip(*found, strict=True)
+        return torch.cat(parts)[torch.cat(rows).argsort()]
+
+
+def block_family(group: InputGroup) -> BlockFamily:
+    """The functions of a group over blocks of variables."""
+    assert isinstance(group.family, BlockFamily)
+    return group.family

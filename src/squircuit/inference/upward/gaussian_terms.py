@@ -1,0 +1,146 @@
+"""Blocks of Gaussians given what is observed of them: the Gaussians of what is missing, and expectations.
+
+|f_k|² of a square root of a Gaussian, given some of its coordinates, is a Gaussian of the others; so is
+f_j f_k of two of them, up to their overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from squircuit.errors import StructureError
+from squircuit.execution.plan import InputGroup
+from squircuit.families import MultivariateGaussian, OrthonormalisedBlock
+from squircuit.families.gaussian_algebra import products_of_roots
+
+Function: TypeAlias = Callable[[Tensor], Tensor]  #: real, of a tensor, entry by entry
+
+BLOCK = 2**21  #: numbers in one intermediate result
+REACH = 9.0
+"""Standard deviations beyond which a Gaussian is below 1e-18."""
+TOGETHER = 3  #: functions of so many variables of one block are averaged together
+
+
+class GaussianTerms(NamedTuple):
+    """Gaussians of the M missing coordinates, one for each function or pair of functions, in t(x)."""
+
+    means: Tensor  #: (b, J, M)
+    roots: Tensor  #: A with covariances A Aᵀ, (J, M, M)
+
+    @property
+    def widths(self) -> Tensor:
+        """Standard deviations of the coordinates: (J, M)."""
+        widths: Tensor = torch.linalg.vector_norm(self.roots, dim=2)
+        return widths
+
+
+def gaussians_of(group: InputGroup) -> MultivariateGaussian:
+    """The Gaussians that the functions of a block are made of."""
+    family = group.family
+    base = family.base if isinstance(family, OrthonormalisedBlock) else family
+    if not isinstance(base, MultivariateGaussian):
+        raise StructureError(
+            "made of Gaussians",
+            type(family).__name__,
+            "the distribution of a single variable of a block is known of square roots of Gaussians only",
+            "ask for log_prob or samples, or use MultivariateGaussian",
+        )
+    return base
+
+
+def terms_of_units(
+    base: MultivariateGaussian, x: Tensor, observed: Sequence[bool], values: Mapping[str, Tensor]
+) -> GaussianTerms:
+    """The Gaussians |f_k|² of what is missing, given the observed coordinates of x (b, D): J = n."""
+    means, factor = base.given(x, observed, values)
+    return GaussianTerms(means, torch.diag_embed(factor) if factor.ndim == 2 else factor)
+
+
+def terms_of_pairs(
+    base: MultivariateGaussian, x: Tensor, observed: Sequence[bool], values: Mapping[str, Tensor]
+) -> GaussianTerms:
+    """The Gaussians that products f_j f_k are up to a factor: J = n², j slowest."""
+    centres, roots = products_of_roots(*base.given(x, observed, values))
+    return GaussianTerms(centres.flatten(1, 2), roots.flatten(0, 1))
+
+
+def transform_of(base: MultivariateGaussian, coordinate: int) -> Any:
+    """t of a coordinate, None where it is the identity."""
+    return None if base.columns is None else base.columns[coordinate]
+
+
+def expected_product(
+    terms: GaussianTerms, places: Sequence[int], transforms: Sequence[Any], functions: Sequence[Function]
+) -> Tensor:
+    """E[∏_i f_i(x_i)] under each of the Gaussians: (b, J).
+
+    By a rule for each Gaussian, exact to rounding for functions that are smooth on its scale.
+
+    Args:
+        terms: Gaussians of t(x).
+        places: of the coordinates among those that are missing.
+        transforms: t of each of them, or None.
+        functions: of a tensor of points (q,), entry by entry.
+    """
+    if len(places) > TOGETHER:
+        raise StructureError(
+            f"of at most {TOGETHER} variables of a block",
+            "expectation",
+            f"functions of {len(places)} variables of one block are averaged over a grid of all of them",
+            "ask for fewer at a time, or average over samples",
+        )
+    z, omega = _rule(len(places), any(transform is not None for transform in transforms))  # (Q, m), (Q,)
+    covariances = terms.roots[:, list(places)] @ terms.roots[:, list(places)].mT
+    steps = z.to(covariances) @ torch.linalg.cholesky(covariances).mT  # (J, Q, m)
+
+    def of_some(means: Tensor) -> Tensor:
+        product: Tensor | None = None
+        for i, (transform, function) in enumerate(zip(transforms, functions, strict=True)):
+            t = means[:, :, i, None] + steps[:, :, i]  # (b, J, Q)
+            x = t if transform is None else transform.inverse(t)
+            value = function(x.flatten()).reshape(x.shape)
+            product = value if product is None else product * value
+        assert product is not None
+        return product @ omega.to(product)
+
+    means = terms.means[:, :, list(places)]
+    size = max(1, BLOCK // max(1, len(omega) * means.shape[1]))
+    return torch.cat([of_some(part) for part in torch.split(means, size)])
+
+
+@lru_cache(maxsize=2 * TOGETHER)
+def _rule(variables: int, bent: bool) -> tuple[Tensor, Tensor]:
+    """Nodes (Q, m) and weights (Q,) of expectations under the standard normal distribution."""
+    z, omega = normal_rule(bent) if variables == 1 else _hermite_rule()
+    nodes = torch.cartesian_prod(*[z] * variables).reshape(-1, variables)
+    weights = torch.cartesian_prod(*[omega] * variables).reshape(-1, variables).prod(dim=1)
+    return nodes, weights
+
+
+@lru_cache(maxsize=2)
+def normal_rule(bent: bool) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of expectations under the standard normal distribution: (Q,) each.
+
+    Args:
+        bent: of functions of t⁻¹, which bend where the pieces of a transform meet: short panels of few nodes.
+    """
+    panels, count = (128, 3) if bent else (8, 16)
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    ends = np.linspace(-REACH, REACH, panels + 1)
+    half, middle = np.diff(ends) / 2, (ends[1:] + ends[:-1]) / 2
+    z = torch.from_numpy((middle[:, None] + half[:, None] * nodes).flatten())
+    omega = torch.from_numpy((half[:, None] * weights).flatten()) * (-z.square() / 2).exp()
+    return z, omega / omega.sum()
+
+
+@lru_cache(maxsize=1)
+def _hermite_rule() -> tuple[Tensor, Tensor]:
+    """The same by Gauss: exact for polynomials of degree 63, with (32,) nodes."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
+    return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())

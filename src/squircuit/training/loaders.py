@@ -1,0 +1,208 @@
+"""Data of torch: a DataLoader gives batches of its own, a Dataset rows that are put into batches here.
+
+Both draw random numbers from generators of torch, which are set anew for every epoch (of a Dataset for every
+batch) and put back after every batch. So the rows are a function of the seed and the epoch where nothing else
+is random, and the random numbers of the user go on as if nothing had been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import Dataset as TorchDataset
+
+from squircuit.data import Rows
+from squircuit.data.frames import plain
+from squircuit.data.schema import HostRows
+from squircuit.errors import DataError
+from squircuit.training.streams import Streamed
+
+PLACES = (0, 0)
+"""Seed and epoch of evaluations."""
+
+
+@final
+class RandomNumbers:
+    """Generators of torch with states of our own while something is read.
+
+    Args:
+        seeds: what the states are a function of.
+        generators: of the user, beside the global one; what they were seeded with counts, too.
+    """
+
+    def __init__(self, seeds: Sequence[int], generators: Sequence[torch.Generator] = ()) -> None:
+        self._generators = [torch.default_generator, *generators]
+        own = [0, *(generator.initial_seed() for generator in generators)]
+        self._states = [_seeded([*seeds, seed]) for seed in own]
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """What is drawn now goes on where the last such time ended."""
+        before = [generator.get_state() for generator in self._generators]
+        self._put(self._states)
+        try:
+            yield
+        finally:
+            self._states = [generator.get_state() for generator in self._generators]
+            self._put(before)
+
+    def _put(self, states: Sequence[Tensor]) -> None:
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state)
+
+
+def _seeded(seeds: Sequence[int]) -> Tensor:
+    """The state of a generator."""
+    seed = int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return torch.Generator().manual_seed(seed).get_state()
+
+
+@final
+class Loader(Streamed):
+    """The batches of a DataLoader, as it gives them.
+
+    How many batches there are in an epoch follows from the number of rows where the loader has a sampler of
+    rows; else they are counted once.
+
+    Args:
+        loader: of tensors (B, d), or of tuples of which that is the first entry; NaN is missing.
+        width: d.
+        name: for errors.
+    """
+
+    def __init__(self, loader: DataLoader[Any], width: int, name: str) -> None:
+        self._loader, self._width, self._name = loader, width, name
+        sizes = self._sizes()
+        if not sizes:
+            raise self._nothing()
+        self.batch = sizes[0]
+        self.steps = len(sizes) - (len(sizes) > 1 and sizes[-1] < sizes[0])
+        self.key = str((len(sizes), sizes[0], sizes[-1]))
+
+    def epoch(self, seed: int, epoch: int, start: int) -> Iterator[HostRows]:
+        """Batches before ``start`` are read, too: a loader begins where it begins."""
+        given = 0
+        for given, found in enumerate(islice(self._read(seed, epoch), self.steps), start=1):
+            if given > start:
+                yield self._rows(found)
+        if given < self.steps:
+            raise DataError(
+                f"{self._name}: the DataLoader gives {given} batches in epoch {epoch + 1}, and gave "
+                f"{self.steps} before. Fix: pass one that gives as many in each epoch, and can be read again."
+            )
+
+    def all(self) -> Iterator[HostRows]:
+        found = None
+        for found in self._read(*PLACES):
+            yield self._rows(found)
+        if found is None:
+            raise self._nothing()
+
+    def _nothing(self) -> DataError:
+        return DataError(
+            f"{self._name}: the DataLoader gives no batch. Fix: pass one of some rows that can be read again."
+        )
+
+    def _sizes(self) -> list[int]:
+        """Of the batches of an epoch."""
+        loader, batch = self._loader, self._loader.batch_size
+        if batch is None or isinstance(loader.dataset, IterableDataset):
+            return [len(self._rows(found).x) for found in self._read(*PLACES)]
+        full, rest = divmod(len(loader.sampler), batch)  # type: ignore[arg-type]
+        return [batch] * full + [rest] * (rest > 0 and not loader.drop_last)
+
+    def _rows(self, found: Any) -> HostRows:
+        return rows_of(found, self._width, self._name)
+
+    def _read(self, seed: int, epoch: int) -> Iterator[Any]:
+        """What the loader gives in an epoch."""
+        samplers: list[Any] = [self._loader.sampler, self._loader.batch_sampler]
+        samplers += [getattr(self._loader.batch_sampler, "sampler", None)]
+        for sampler in samplers:
+            if hasattr(sampler, "set_epoch"):  # such as DistributedSampler, whose order is one of the epoch
+                sampler.set_epoch(epoch)
+        found = [getattr(each, "generator", None) for each in (self._loader, *samplers)]
+        own = {id(each): each for each in found if isinstance(each, torch.Generator)}
+        drawn = RandomNumbers((seed, epoch), [*own.values()])
+        with drawn():
+            batches = iter(self._loader)
+        while True:
+            with drawn():
+                found = next(batches, END)
+            if found is END:
+                return
+            yield found
+
+
+END: Any = object()
+"""After the last batch."""
+
+
+@final
+class Items:
+    """The rows of a Dataset of torch by their numbers, through a DataLoader of ours.
+
+    Args:
+        dataset: of tensors (d,), or of tuples of which that is the first entry; NaN is missing.
+        width: d.
+        name: for errors.
+    """
+
+    def __init__(self, dataset: TorchDataset[Any], width: int, name: str) -> None:
+        self._dataset, self._width, self._name = dataset, width, name
+
+    def __len__(self) -> int:
+        return len(self._dataset)  # type: ignore[arg-type]
+
+    def read(self, parts: Sequence[NDArray[np.int64]], seeds: Sequence[Sequence[int]]) -> Iterator[HostRows]:
+        """Some rows at a time; random numbers that the Dataset draws are a function of the seeds."""
+        loader = DataLoader(self._dataset, batch_sampler=[part.tolist() for part in parts])
+        with RandomNumbers(PLACES)():  # a loader draws a number for workers, of which there are none
+            batches = iter(loader)
+        for seed in seeds:
+            with RandomNumbers(seed)():
+                found = next(batches)
+            yield rows_of(found, self._width, self._name)
+
+
+def rows_of(found: Any, width: int, name: str) -> HostRows:
+    """A batch of a DataLoader as rows."""
+    x = found[0] if isinstance(found, tuple | list) and found else found
+    if not isinstance(x, Tensor | np.ndarray) or plain(x).dtype.kind not in "fiub":
+        raise DataError(
+            f"{name}: a batch of {type(x).__name__}, not of numbers. Fix: give tensors (B, {width}), or "
+            "tuples that begin with one; encode texts before."
+        )
+    values = plain(x)
+    require_shape(values.shape, width, name)
+    return Rows.of(in_full(values))
+
+
+def require_shape(shape: tuple[int, ...], width: int, name: str) -> None:
+    """Refuse what are not some rows of a model with so many variables."""
+    if len(shape) == 2 and shape[1] == width and shape[0] > 0:
+        return
+    flattens = len(shape) > 2 and shape[0] > 0 and int(np.prod(shape[1:])) == width
+    fix = (
+        f"flatten each sample: x.reshape({shape[0]}, {width})" if flattens else "one column for each variable"
+    )
+    fix = "pass some rows" if 0 in shape else fix
+    raise DataError(
+        f"{name}: the model takes rows of shape (n, {width}), n ≥ 1, rows being samples; got {tuple(shape)}. "
+        f"Fix: {fix}."
+    )
+
+
+def in_full(rows: NDArray[Any]) -> NDArray[Any]:
+    """As a type that torch computes with."""
+    if rows.dtype.kind == "f":
+        return rows.astype(np.float64 if rows.dtype.itemsize > 4 else np.float32)
+    return rows.astype(np.int64)

@@ -244,9 +244,13 @@ def _functions_norms(family: InputFunctions, values: Mapping[str, Tensor], devic
     """∫ |φ_k|² of a family, (F or 1, n), in double precision."""
     if family.has_unit_norms:
         return torch.ones(1, family.size, dtype=torch.float64, device=device)
-    if not values:
-        return _fixed_gram(family, device).diagonal(dim1=1, dim2=2).real
-    return torch.func.vmap(family.norms)(dict(values))
+    return torch.func.vmap(family.norms)(dict(values)) if values else _fixed_norms(family, device)
+
+
+@lru_cache(maxsize=1024)
+def _fixed_norms(family: InputFunctions, device: torch.device) -> Tensor:
+    with torch.inference_mode(mode=False), torch.no_grad():  # as below
+        return family.norms().unsqueeze(0).to(device)
 
 
 @lru_cache(maxsize=1024)

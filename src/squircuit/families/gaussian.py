@@ -111,6 +111,10 @@ class Gaussian(Family):
         variance = scale[:, None].square() + other_scale.square()
         return (-(loc[:, None] - other_loc).square() / (2 * variance)).exp() / (2 * math.pi * variance).sqrt()
 
+    def _norms(self, values: Values | None) -> Tensor:
+        """1/(2σ√π): without the overlaps of pairs."""
+        return 1 / (2 * math.sqrt(math.pi) * self._float64(values)[1])
+
     def integrals(self, values: Values | None = None) -> Tensor:
         return torch.ones_like(self._float64(values)[0])
 

@@ -158,6 +158,8 @@ def _shares(
 
 def even_points(parts: list[Coordinate], count: int = 257) -> Tensor:
     """Points that cover the Gaussians which count in some row, evenly in t: (Q,), sorted."""
+    if not parts:
+        return torch.zeros(0, dtype=torch.float64)
     counted = [(part, (part.weights.abs() > 1e-6)) for part in parts]
     lows = [(part.means - 6 * part.widths)[there] for part, there in counted]
     highs = [(part.means + 6 * part.widths)[there] for part, there in counted]
@@ -188,6 +190,8 @@ def modes(parts: list[Coordinate], rows: int) -> Tensor:
 
     From the centres of the Gaussians that are highest there, up to the tops next to the best of them.
     """
+    if not parts:
+        return torch.zeros(rows, dtype=torch.float64)
     like = parts[0].means
     centres = like.new_full((rows, 0), torch.nan)
     reaches = centres

@@ -76,7 +76,7 @@ def _expected(
     if not hidden:
         return factor
     of_blocks = {v: partial(_values, v, f) for v, f in hidden.items() if snapshot.is_in_block(v)}
-    single = [v for v in hidden if v not in of_blocks]
+    single = [v for v in hidden if snapshot.is_alone(v)]
     nodes = quadrature(snapshot, single) if single else None
     if nodes is not None:
         weights = [w * _values(v, hidden[v], x)[None] for (v, x), w in _rows(nodes)]

@@ -74,6 +74,32 @@ def different_blocks():
     ]
 
 
+def of_both_kinds():
+    """Two roots, one over a block and one over single variables."""
+    single = [sq.Input(v, sq.Gaussian(2, (-0.5, 1.0), 0.9)) for v in (0, 2)]
+    return [
+        sq.Hadamard([sq.Input((0, 2), gaussians(2, 2)), states(1, 2)]),
+        sq.Hadamard([*single, states(1, 2)]),
+    ]
+
+
+def alternatives():
+    blocks = [sq.Input((0, 2), gaussians(2, 2, seed=seed)) for seed in (0, 1)]
+    return [sq.Sum([sq.Hadamard([block, states(1, 2)]) for block in blocks], weight=free(1, 4))]
+
+
+def orthogonal_alternatives():
+    family = OrthonormalisedBlock(gaussians(3, 2, seed=3, learnable=False))
+    both = sq.Parameter((2, 3)), sq.Parameter((2, STATES))
+    products = [
+        sq.Kronecker(
+            [sq.Input((0, 2), family, 1, both[0], row), sq.Input(1, sq.Categorical(STATES), 1, both[1], row)]
+        )
+        for row in (0, 1)
+    ]
+    return [sq.Sum(products, units=1)]
+
+
 BUILDERS = [mixture, below_a_sum, combined_functions, orthonormal, orthonormal_root, different_blocks]
 
 
@@ -111,7 +137,7 @@ MASKS = torch.tensor(list(itertools.product([False, True], repeat=3)))
 ROWS = torch.tensor([[0.3, 1, -0.7], [-1.1, 0, 0.4]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("build", [*BUILDERS, of_both_kinds])
 def test_log_prob_with_another_mask_in_every_row_is_the_integral_over_what_is_missing(build):
     circuit, model = model_of(build)
     z = integral(circuit)
@@ -155,7 +181,7 @@ def test_densities_means_variances_and_moments_given_evidence_are_those_of_the_g
     assert float(every.max()) > 0
 
 
-@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("build", [*BUILDERS, of_both_kinds])
 def test_expectations_of_functions_of_one_or_two_variables_of_a_block_are_those_of_the_grid(build):
     circuit, model = model_of(build)
     p = table_of(circuit) * STEP**2
@@ -168,7 +194,7 @@ def test_expectations_of_functions_of_one_or_two_variables_of_a_block_are_those_
     assert given == pytest.approx(math.exp(float(GRID[76])) * (q @ np.sin(x)), abs=1e-8)
 
 
-@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("build", [*BUILDERS, of_both_kinds])
 def test_samples_follow_the_distribution_functions_of_the_grid(build):
     circuit, model = model_of(build)
     table = table_of(circuit)
@@ -294,3 +320,38 @@ def test_distributions_of_torch_and_fidelities_know_blocks():
     )
     assert sq.inference.fidelity(model, model) == pytest.approx(1.0)
     assert model.distribution().mean.shape == (3,)
+
+
+def test_what_has_no_closed_form_is_refused_with_a_fix():
+    _, model = model_of(alternatives)
+    with pytest.raises(sq.StructureError, match="give the block one input layer that has all"):
+        model.log_prob(ROWS)
+    _, model = model_of(orthogonal_alternatives)
+    assert model.log_prob(ROWS, missing=MASKS[:2]).isfinite().all()
+    for question in (model.marginals, lambda: model.sample(2)):
+        with pytest.raises(sq.StructureError, match="interference the last missing variable sees alone"):
+            question()
+    assert model.sample(2, given=ROWS, missing=[False, True, False], seed=0).shape == (2, 2, 3)
+    _, model = model_of(of_both_kinds)
+    with pytest.raises(sq.StructureError, match="layers of one kind"):
+        model.marginals()
+    four = sq.SquaredCircuit(sq.Circuit(sq.Input((0, 1, 2, 3), gaussians(2, 4))), dtype=torch.float64)
+    with pytest.raises(sq.StructureError, match="ask for fewer at a time"):
+        four.expectation(dict.fromkeys(range(4), torch.sin))
+
+
+def test_no_rows_and_rows_that_lack_nothing_have_answers_of_their_shapes():
+    _, model = model_of(mixture)
+    none = torch.zeros(0, 3, dtype=torch.float64)
+    assert model.marginals(none, MASKS[:0]).mean.shape == (0, 3)
+    assert model.impute(none, MASKS[:0], how="mode").shape == (0, 3)
+    assert torch.equal(model.impute(ROWS, torch.zeros(2, 3, dtype=torch.bool), how="mean"), ROWS)
+
+
+def test_in_single_precision_answers_are_those_of_double_up_to_rounding():
+    circuit, model = model_of(mixture)
+    single = sq.SquaredCircuit(circuit, dtype=torch.float32).eval()
+    rows, masks = ROWS.repeat_interleave(8, dim=0), MASKS.repeat(2, 1)
+    with torch.no_grad():
+        assert torch.allclose(single.log_prob(rows, masks).double(), model.log_prob(rows, masks), atol=1e-4)
+        assert torch.allclose(single.mean(rows, masks).double(), model.mean(rows, masks), atol=1e-4)

@@ -16,7 +16,7 @@ from squircuit.execution.network import Network
 from squircuit.execution.plan import InputGroup, Plan, SumGroup, make_plan
 from squircuit.execution.precision import double
 from squircuit.inference.compile.joined_tree import JoinedCircuit
-from squircuit.inference.compile.schedule import Form, Schedule, Schedules
+from squircuit.inference.compile.schedule import Form, Schedule, Schedules, below_alternatives
 from squircuit.reference.data import require_valid
 
 
@@ -106,6 +106,23 @@ class Snapshot:
     def is_in_block(self, variable: int) -> bool:
         """Some input layer over the variable is over a block, whose integrals have no nodes."""
         return any(group.is_block for group, _ in self.inputs[variable])
+
+    def is_alone(self, variable: int) -> bool:
+        """Some input layer is over this variable by itself."""
+        return any(not group.is_block for group, _ in self.inputs[variable])
+
+    def require_single_alternatives(self, missing: Tensor) -> None:
+        """Refuse sums of several inputs with a block below them of which something is missing, (d,).
+
+        What interferes is drawn last, one variable of all inputs together.
+        """
+        lacks = missing.tolist()
+        for group in self.plan.groups:
+            if isinstance(group, SumGroup) and len(group.branches) > 1:
+                scope = {v for place in group.writes for v in self.schedules.scopes[group.units, place]}
+                for variable in sorted(scope):
+                    if lacks[variable] and self.is_in_block(variable):
+                        raise below_alternatives((variable,))
 
     def has_one_block(self, variables: tuple[int, ...]) -> bool:
         """All input layers over these variables are over all of them, in this order."""

@@ -21,7 +21,8 @@ from torch import Tensor
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.balance import balanced_matrix, power_of_two, product_exponents
 from squircuit.circuits.layers import have_same_functions, is_product
-from squircuit.families import Concatenated
+from squircuit.errors import StructureError
+from squircuit.families import Concatenated, Family
 from squircuit.regions.scope import Scope
 
 
@@ -81,6 +82,7 @@ class JoinedTree:
 
     def __init__(self, circuit: Circuit, root: Layer, name: str) -> None:
         self.circuit = Circuit(root, initial=False, validate=circuit.validated)
+        _require_single_variables(self.circuit)
         self._is_complex, self._name = circuit.is_complex, name
         self._members = _members(self.circuit)
         self._starts = {
@@ -193,6 +195,17 @@ class JoinedTree:
                 column = column * self._width(scope) + self._starts[layer.inputs[i]] + units[i]
             places.append(column)
         return places
+
+
+def _require_single_variables(circuit: Circuit) -> None:
+    for layer in circuit.inputs:
+        if not isinstance(layer.family, Family):
+            raise StructureError(
+                "over single variables",
+                circuit.where(layer),
+                "its functions of several variables are below a sum of several inputs, and cross terms count",
+                "give the block one input layer that has all of its functions, and sum over that",
+            )
 
 
 def _members(circuit: Circuit) -> dict[Scope, list[Layer]]:

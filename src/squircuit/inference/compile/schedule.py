@@ -203,12 +203,7 @@ class _Scheduler:
         if key in self.plan.squares_suffice:
             return Form.SQUARES, is_weighted
         if group.is_block and Form.OPEN in forms:
-            raise StructureError(
-                "over single variables",
-                f"an input layer over {describe(frozenset(variables))}",
-                "it is below a sum of several inputs, which a block of variables sees together",
-                "give such sums inputs over single variables, or put the block above them",
-            )
+            raise below_alternatives(variables)
         if len(forms) > 1 or forms == {Form.WEIGHTED}:
             return Form.MATRIX, is_weighted
         return forms.pop(), False
@@ -268,6 +263,17 @@ def _squared(form: Form, is_sum: bool) -> Form:
     if form is Form.IDENTITY or (is_sum and form in (Form.VECTOR, Form.OPEN)):
         return form
     return Form.SQUARES
+
+
+def below_alternatives(variables: tuple[int, ...]) -> StructureError:
+    """The error to raise where the interference of a sum's inputs would have to be seen by a whole block."""
+    return StructureError(
+        "over single variables",
+        f"{describe(frozenset(variables))}",
+        "its input layer is over a block below a sum of several inputs, whose interference the last missing "
+        "variable sees alone",
+        "give such sums inputs over single variables, or one input layer that has all functions of the block",
+    )
 
 
 def _stretch(places: list[int]) -> Slots:

@@ -40,6 +40,7 @@ def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.
         (n, m, d): integers if all variables are discrete, else floats; observed entries as they were given.
     """
     snapshot = snapshot.detached()
+    snapshot.require_single_alternatives(evidence.missing.any(dim=0))
     result = evidence.x.expand(count, -1, -1).clone().to(_dtype(snapshot, evidence))
     for rows in _batches(snapshot, evidence):
         part = evidence.take(rows)
@@ -101,7 +102,7 @@ def _entries(snapshot: Snapshot) -> int:
     """
     widest = max((stack.shape[-1] for stack in snapshot.plan.stacks), default=1)
     for variable, domain in snapshot.circuit.domains.items():
-        if not domain.is_discrete and not snapshot.is_in_block(variable):
+        if not domain.is_discrete and snapshot.is_alone(variable):
             panels = 2 * len(breakpoints(snapshot, variable))
             alone = snapshot.has_units_alone(variable)
             widest = max(widest, panels if alone else panels * POINTS * max(snapshot.plan.pools))

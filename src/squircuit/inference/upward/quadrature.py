@@ -89,9 +89,11 @@ def rule(snapshot: Snapshot, variable: int) -> tuple[Tensor, Tensor]:
 
 
 def breakpoints(snapshot: Snapshot, variable: int) -> Tensor:
-    """Those of all families over a continuous variable: sorted, float64."""
+    """Those of all families over a continuous variable alone: sorted, float64."""
     found = []
     for group, fold in snapshot.inputs[variable]:
+        if group.is_block:
+            continue
         values = {name: value[fold].detach() for name, value in snapshot.family_values(group).items()}
         family = group.family.of_one_variable()
         _require_width(family.extents(values), variable)

@@ -44,7 +44,8 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 
 # reference: what folders list in __all__, in that order
-autodoc_default_options = {"members": True, "imported-members": True}
+ROUTING = "set_fit_request, set_score_request"  # of scikit-learn, for its own machinery
+autodoc_default_options = {"members": True, "imported-members": True, "exclude-members": ROUTING}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -56,7 +57,8 @@ default_role = "code"
 python_use_unqualified_type_names = True
 # types of other packages, for which there would have to be a network, and aliases of theirs
 nitpick_ignore_regex = [
-    ("py:.*", r"(torch|numpy|collections|os|pathlib|matplotlib)\..*|Tensor|Figure|Number|Rows|Mask")
+    ("py:class", "Layout|Gaussians|contextlib.AbstractContextManager"),
+    ("py:.*", r"(torch|numpy|collections|os|pathlib|matplotlib)\..*|Tensor|Figure|Number|Rows|Mask"),
 ]
 
 html_theme = "furo"

@@ -48,6 +48,7 @@ from squircuit.inference import (
     partition,
     total_variation,
 )
+from squircuit.learning import learn, stack
 from squircuit.models import SquaredCircuit, image_model, load, mixture, model_for, table_model
 from squircuit.properties import (
     Report,
@@ -96,7 +97,7 @@ __all__ = [
     "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
     "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model", "total_variation",
     # training
-    "History", "TrainingConfig", "fit",
+    "History", "TrainingConfig", "fit", "learn", "stack",
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip

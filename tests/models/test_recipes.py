@@ -90,7 +90,7 @@ def test_families_follow_the_schema_which_the_model_keeps():
     model = sq.table_model(table, size=8)
     assert model.schema is table.schema
     families = {layer.variable: layer.family for layer in model.structure.inputs}
-    assert [families[v] for v in range(4)] == table.families(8)
+    assert [families[v] for v in range(4)] == table.families(8, "transformed")
     assert abs(model.log_partition().item()) < 1e-5
     decoded = model.schema.decode(model.sample(3, seed=0))
     assert {type(cell) for cell in decoded[0]} == {str, float, int}
@@ -117,7 +117,26 @@ def test_more_rows_get_more_units_and_more_functions():
     for n in (10, 300, 2000, 20_000):
         inputs = sq.table_model(RNG.normal(size=(n, 4))).structure.inputs
         widths.append((max(layer.units for layer in inputs), inputs[0].family.size))
-    assert widths == [(4, 8), (4, 12), (8, 16), (8, 24)]
+    assert widths == [(4, 4), (4, 6), (8, 16), (8, 16)]
+
+
+def test_columns_are_transformed_unless_another_kind_is_asked_for():
+    rows = RNG.lognormal(size=(400, 2))
+    kinds = {"hermite": sq.Hermite, "bins": sq.Bins, "legendre": sq.Legendre, "transformed": sq.Transformed}
+    for continuous, kind in kinds.items():
+        model = sq.table_model(rows, continuous=continuous, units=2)
+        assert {type(layer.family) for layer in model.structure.inputs} == {kind}
+    assert {type(layer.family) for layer in sq.model_for(rows).structure.inputs} == {sq.Transformed}
+
+
+def test_transformed_columns_fit_skewed_rows_far_better_than_hermite_functions_at_their_mean():
+    rows = np.exp(RNG.normal(size=(600, 1)) @ np.ones((1, 2)) + 0.5 * RNG.normal(size=(600, 2)))
+    scores = {}
+    for continuous in ("hermite", "transformed"):
+        model = sq.table_model(rows[:400], continuous=continuous)
+        sq.fit(model, rows[:400], valid=rows[400:500], epochs=15, progress=False)
+        scores[continuous] = model.log_prob(rows[500:]).mean().item()
+    assert scores["transformed"] > scores["hermite"] + 0.3
 
 
 @pytest.mark.parametrize(
@@ -269,3 +288,14 @@ def test_components_of_a_table_model_are_mixed_with_weights_that_are_learnt():
     assert model.structure.root_weights is not None
     assert model.is_unitary
     assert abs(model.log_partition().item()) < 1e-6
+
+
+@pytest.mark.parametrize("continuous", ["bins", "transformed"])
+def test_samples_of_a_column_with_92_per_cent_zeros_show_as_many(continuous):
+    generator = np.random.default_rng(0)
+    gains = np.where(generator.uniform(size=1500) < 0.92, 0.0, np.round(generator.lognormal(7, 1, size=1500)))
+    rows = np.stack([gains, generator.normal(size=1500)], axis=1)
+    model = sq.table_model(rows, continuous=continuous, size=16)
+    sq.fit(model, rows, epochs=20, progress=False)
+    drawn = model.sample(4000, seed=0)[:, 0].round()
+    assert (drawn == 0).float().mean().item() == pytest.approx((gains == 0).mean(), abs=0.03)

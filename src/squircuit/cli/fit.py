@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from squircuit import presets
 from squircuit.cli.arguments import DataName, Device, Json, chosen_device, one_of, pairs
@@ -19,6 +22,7 @@ from squircuit.cli.writing import require_place
 from squircuit.data import Batches, Dataset, Schema, Table, names, read
 from squircuit.data.weights import Weights, weight_column
 from squircuit.errors import ParameterError
+from squircuit.learning import learn
 from squircuit.models import SquaredCircuit, model_for
 from squircuit.training import History, TrainingConfig
 from squircuit.training import fit as train
@@ -67,12 +71,17 @@ def fit(
         bool,
         typer.Option("--stream", help="Read .npy or Parquet batch by batch; large files always are."),
     ] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="Of the search for a table's density; default by its size.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train a model on a data set or a file, and save it.
+    """Learn the density of a data set or a file, and save it.
 
-    The types of columns are inferred; empty cells are missing. Images get a quad-tree, all else a tree of
-    its columns. The saved model has the weights of the best validation.
+    The types of columns are inferred; empty cells are missing. Of a table, many densities are tried and
+    mixed, weighed by rows that they have not seen (sq.learn). With an option of a circuit or of its training
+    (--units, --epochs, --set, --preset, --run, …) one circuit on a tree of the columns is trained instead.
+    Images and named data sets always get one circuit; it has the weights of the best validation.
 
     Examples:
 
@@ -101,6 +110,20 @@ def fit(
     require_place(file)
     held = None if valid is None else read(valid, like=_schema(source))
     report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
+    wants_circuit = bool(set(texts) - {"seed"} or config or preset or run)
+    if isinstance(source, Table) and len(source.shape) == 1 and not (streamed or wants_circuit):
+        searched = _weighted(source, counts), None if held is None else _weighted(held, valid_counts)
+        model = learn(*searched, minutes=minutes, seed=chosen.training.seed, device=place)
+        found = _learnt(model, data, source)
+        model.save(file, {"command": context.obj["command"], "data": data, **model.notes})
+        report.say(f"held out  {loss_text(found['valid'])} nats a row, log Z {log_z_text(found['log_z'])}")
+        report.say(f"saved  {file}")
+        return report.end(found | {"saved": str(file)})
+    if minutes is not None:
+        raise ParameterError(
+            f"--minutes {minutes:g} is for the search that tables get without options of a circuit. Fix: "
+            "leave it out, or leave out the others."
+        )
     model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
     report.say(f"model  {model}")
     rows = _batches(data, source, chosen.training, counts) if streamed else source
@@ -123,6 +146,25 @@ def fit(
     report.say(_in_words(result))
     report.end(result)
     raise typer.Exit(_code(history, run))
+
+
+def _weighted(table: Table, weights: NDArray[np.float64] | None) -> Table:
+    return table if weights is None else replace(table, cells=replace(table.cells, weights=weights))
+
+
+def _learnt(model: SquaredCircuit, data: str, source: Table) -> dict[str, Any]:
+    """What a search has found, as plain data."""
+    notes = model.notes["learn"]
+    return {
+        "data": data,
+        "columns": source.schema.to_dict()["columns"],
+        "model": model.extra_repr(),
+        "unit": "nats",
+        "valid": -notes["score"],
+        "log_z": model.log_partition().item(),
+        "seconds": sum(row["seconds"] for row in notes["members"]),
+        "members": [row for row in notes["members"] if row["share"] > 0],
+    }
 
 
 def _new_file(data: str, resume: bool) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -15,7 +15,7 @@ import torch
 from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, of_each, read_as, shown
 from squircuit.data.steps import STEPS, rounded
 from squircuit.errors import DataError, ParameterError
-from squircuit.families import Categorical, Family, Fourier, Hermite, Legendre
+from squircuit.families import Bins, Categorical, Family, Fourier, Hermite, Legendre, Monotone, Transformed
 from squircuit.families.checks import is_finite
 from squircuit.families.domain import Finite
 
@@ -108,14 +108,20 @@ class Column:
         mine, theirs = (range(MANY) if c.states is None else c.states for c in (self, other))
         return all(a == b for a, b in zip(mine, theirs, strict=False))
 
-    def family(self, size: int = 24, continuous: str = "hermite") -> Family:
+    def family(self, size: int = 24, continuous: str = "hermite", sample: Values | None = None) -> Family:
         """Input functions that suit the column.
 
         Args:
             size: number of functions for continuous and periodic columns (one more where it must be odd).
             continuous: "hermite" (placed by mean and standard deviation, wider if the data reach further than
-                ten of them), "legendre" or "fourier" (on the
-                range seen, and 10 % on either side).
+                ten of them), "legendre" or "fourier" (on the range seen, and 10 % on either side),
+                "transformed" (Hermite functions after a monotone map that makes the sample normal) or "bins".
+            sample: what the last two are fitted to, (n,), NaN where missing.
+
+        Example:
+            >>> skew = Column("price", "continuous", high=9.0)
+            >>> skew.family(4, "bins", np.array([0.0, 0, 0, 0, 0, 0, 0, 0, 3, 5, 6, 9]))
+            Bins(edges=(-0.5, 0.5, 9.5), tails=(1.0, 9.0))
         """
         if self.is_discrete:
             return Categorical(self.size, ordered=self.kind == "count")
@@ -131,10 +137,17 @@ class Column:
         if continuous == "fourier":
             period = self.high - self.low + 2 * margin
             return Fourier(size | 1, period=period, centre=(self.low + self.high) / 2)
-        raise ParameterError(
-            f"continuous={continuous!r} is unknown. Fix: pass 'hermite', 'legendre', 'fourier' or a "
-            "function that takes a Column and returns a family."
-        )
+        if continuous not in FITTED:
+            raise ParameterError(
+                f"continuous={continuous!r} is unknown. Fix: pass 'hermite', 'legendre', 'fourier', "
+                "'transformed', 'bins' or a function that takes a Column and returns a family."
+            )
+        if sample is None:
+            raise ParameterError(
+                f"column {self.name!r}: continuous={continuous!r} is fitted to data, and none is given. "
+                "Fix: ask a Table for its families, or pass rows."
+            )
+        return FITTED[continuous](sample, size)
 
     def _require_spread(self) -> None:
         if not NEAR <= max(self.scale, self.high - self.low) <= FAR * REACH:
@@ -230,6 +243,19 @@ class Column:
                 "range: " + read_as(self.name, f"count:{self.low:g}:HIGH"),
             )
         return np.where(missing | outside, 0.0, values - self.low), missing | outside
+
+
+def _transformed(sample: Values, size: int) -> Family:
+    # The last function oscillates up to √(2n − 1) scales from 0, and the sample lies within 4: fewer
+    # functions are wider ones. With five the first one's square is nearly the standard normal density.
+    return Transformed(Hermite(size, scale=4 / math.sqrt(2 * size - 1)), Monotone.fit(sample))
+
+
+FITTED: Mapping[str, Callable[[Values, int], Family]] = {
+    "transformed": _transformed,
+    "bins": lambda sample, size: Bins.fit(sample, max(size, 3)),
+}
+"""Families of continuous columns that are fitted to a sample."""
 
 
 def wrap(values: Values, low: float, high: float) -> Values:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.cells import Cells, Mask, Place, as_cells, shown
-from squircuit.data.columns import Column, column_from_dict
+from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, shown
+from squircuit.data.columns import FITTED, Column, column_from_dict
 from squircuit.data.frames import is_frame, named_columns, plain
 from squircuit.data.rows import Rows
 from squircuit.errors import DataError, FormatError
@@ -59,16 +59,22 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def families(
-        self, size: int = 24, continuous: str | Callable[[Column], Family] = "hermite"
+        self,
+        size: int = 24,
+        continuous: str | Callable[[Column], Family] = "hermite",
+        rows: HostRows | None = None,
     ) -> list[Family]:
         """Input functions for each column, for `build`.
 
         Args:
             size: number of functions for columns that are not discrete.
-            continuous: "hermite", "legendre", "fourier", or a function from such a column to its family.
+            continuous: "hermite", "legendre", "fourier", "transformed", "bins" (see `Column.family`), or a
+                function from such a column to its family.
+            rows: what "transformed" and "bins" are fitted to: training rows that were encoded.
         """
         if isinstance(continuous, str):
-            return [column.family(size, continuous) for column in self.columns]
+            seen = rows if continuous in FITTED else None
+            return [c.family(size, continuous, _sample(seen, v, c)) for v, c in enumerate(self.columns)]
         own = continuous
         return [own(c) if c.kind == "continuous" else c.family(size) for c in self.columns]
 
@@ -234,6 +240,13 @@ class Schema:
                 f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
                 f"Fix: give one column for each of {listed(self.names)}."
             )
+
+
+def _sample(rows: HostRows | None, variable: int, column: Column) -> Values | None:
+    """What is known of a continuous column, (n,), NaN where missing."""
+    if rows is None or column.kind != "continuous":
+        return None
+    return np.where(rows.missing[:, variable], np.nan, rows.x[:, variable])
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

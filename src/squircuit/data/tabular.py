@@ -70,8 +70,8 @@ class Table:
     def families(
         self, size: int = 24, continuous: str | Callable[[Column], Family] = "hermite"
     ) -> list[Family]:
-        """Input functions for each column, see `Schema.families`."""
-        return self.schema.families(size, continuous)
+        """Input functions for each column, fitted to these rows where they are, see `Schema.families`."""
+        return self.schema.families(size, continuous, self.cells)
 
     def encode(self, rows: Any) -> HostRows:
         """New rows as numbers, see `Schema.encode`."""

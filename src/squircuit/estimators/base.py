@@ -23,6 +23,7 @@ from squircuit.data.steps import rounded
 from squircuit.data.tabular import Wishes
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, is_whole, require_unmasked
+from squircuit.learning import learn
 from squircuit.models import SquaredCircuit, load, mixture, table_model
 from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph
@@ -30,6 +31,19 @@ from squircuit.training import History, fit
 from squircuit.training.config import shown
 
 BLOCK = 4096  #: rows that are asked about at once
+CIRCUIT: dict[str, Any] = {
+    "units": None,
+    "roots": None,
+    "size": None,
+    "components": 1,
+    "members": 1,
+    "epochs": "auto",
+    "lr": "auto",
+    "batch": "auto",
+    "valid_fraction": 0.1,
+    "patience": 10,
+}
+"""Options of one circuit and of its training: their defaults."""
 MOST_MEMBERS = 1024
 
 
@@ -60,6 +74,7 @@ class CircuitEstimator(BaseEstimator):
         random_state: Any = None,
         device: Any = "cpu",
         verbose: int = 0,
+        minutes: float | None = None,
     ) -> None:
         self.units = units
         self.roots = roots
@@ -75,6 +90,7 @@ class CircuitEstimator(BaseEstimator):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.minutes = minutes
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the density of the rows.
@@ -86,17 +102,40 @@ class CircuitEstimator(BaseEstimator):
                 tree and the types of the columns are those of the rows that count, whatever their weights.
         """
         X = self._validated(X, reset=True)
-        names = list(_columns(X))
+        names = list(named_cells(X))
         seed = self._seed(self.random_state)
-        rows = _weighted_table(X, _wishes(self.columns, names), sample_weight)
+        rows = weighted_table(X, wished_types(self.columns, names), sample_weight)
+        if self._wants_circuit:
+            self._train(rows, seed)
+        else:
+            self.model_ = self._learnt(rows, seed)
+        self._positions = [names.index(name) for name in rows.schema.names]
+        self._frame = frame_kind(X)
+        return self
+
+    @property
+    def _wants_circuit(self) -> bool:
+        """Some option of a circuit or of its training is not the default."""
+        wished = any(_differs(getattr(self, name), default) for name, default in CIRCUIT.items())
+        if wished and self.minutes is not None:
+            raise ParameterError(
+                f"minutes={self.minutes!r} besides options of one circuit, such as units or epochs. Fix: "
+                "pass one or the other: minutes is for the search that the defaults stand for."
+            )
+        return wished
+
+    def _learnt(self, rows: Table, seed: int, share: float = 1.0) -> SquaredCircuit:
+        """What the search finds, in a share of its time."""
+        minutes = None if self.minutes is None else self.minutes * share
+        return learn(rows, minutes=minutes, seed=seed, device=self.device, progress=bool(self.verbose))
+
+    def _train(self, rows: Table, seed: int) -> None:
+        """One circuit, or some that are mixed, instead of the search."""
         trees = chow_liu_trees(training_table(rows), self._count_members())
         trained = [self._member(rows, tree, seed + number) for number, tree in enumerate(trees)]
         self.model_, self.history_ = trained[0]
         if len(trained) > 1:
             self.model_ = mixture([model for model, _ in trained])
-        self._positions = [names.index(name) for name in rows.schema.names]
-        self._frame = frame_kind(X)
-        return self
 
     def _count_members(self) -> int:
         members = _plain(self.members)
@@ -168,14 +207,17 @@ class CircuitEstimator(BaseEstimator):
         """Plain data: the model as the bytes of its file, the history as a mapping."""
         state = dict(super().__getstate__())
         if "model_" in state:
-            state |= {"model_": _to_bytes(self.model_), "history_": self.history_.to_dict()}
+            state["model_"] = _to_bytes(self.model_)
+        if "history_" in state:
+            state["history_"] = self.history_.to_dict()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The model is on the CPU then, wherever it was."""
         if "model_" in state:
-            model, history = _from_bytes(state["model_"]), History.from_dict(state["history_"])
-            state = state | {"model_": model, "history_": history}
+            state = state | {"model_": _from_bytes(state["model_"])}
+        if "history_" in state:
+            state = state | {"history_": History.from_dict(state["history_"])}
         super().__setstate__(state)
 
 
@@ -183,6 +225,11 @@ def blocks(rows: Rows[NDArray[Any]], size: int = BLOCK) -> Iterator[Rows[NDArray
     """Some rows at a time."""
     for start in range(0, len(rows), size):
         yield rows.take(slice(start, start + size))
+
+
+def _differs(value: Any, default: Any) -> bool:
+    """Whether an option was given another value than its default."""
+    return value is not default and not (type(value) is type(default) and value == default)
 
 
 def _plain(value: Any) -> Any:
@@ -226,32 +273,32 @@ def _require_no_texts(X: Any, cause: Exception) -> None:
 
 def cells_of(X: Any) -> list[Cells]:
     """The columns one by one, as copies."""
-    return [cells.copy() for cells in _columns(X).values()]
+    return [cells.copy() for cells in named_cells(X).values()]
 
 
-def _columns(X: Any) -> dict[str, Cells]:
+def named_cells(X: Any) -> dict[str, Cells]:
     """The columns by the names that errors and ``columns=`` have: "0", "1", … of arrays."""
     if frame_kind(X):
         return named_columns(X)
     return {str(v): as_cells(column) for v, column in enumerate(X.T)}
 
 
-def _weighted_table(X: Any, wishes: Wishes, sample_weight: Any) -> Table:
+def weighted_table(X: Any, wishes: Wishes, sample_weight: Any) -> Table:
     """The rows that count, with their weights where there are some."""
     if sample_weight is None:
         return table(X, wishes)
-    cells = _columns(X)
+    cells = named_cells(X)
     weights = as_weights(sample_weight, len(next(iter(cells.values()))), "sample_weight")
     counts = weights > 0
     found = table(X if counts.all() else {name: column[counts] for name, column in cells.items()}, wishes)
     return replace(found, cells=replace(found.cells, weights=weights[counts]))
 
 
-def _wishes(columns: Any, names: Sequence[str]) -> Wishes:
+def wished_types(columns: Any, names: Sequence[str]) -> Wishes:
     """Types of columns as :func:`squircuit.data.table` takes them.
 
     Example:
-        >>> _wishes("continuous", ["a", "b"]), _wishes({0: "drop"}, ["0", "1"])
+        >>> wished_types("continuous", ["a", "b"]), wished_types({0: "drop"}, ["0", "1"])
         ({'a': 'continuous', 'b': 'continuous'}, {'0': 'drop'})
     """
     if isinstance(columns, str):

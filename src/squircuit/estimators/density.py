@@ -17,11 +17,15 @@ CELL = 40  #: bytes that a sampled number needs until it is in the array
 
 
 class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
-    r"""The density of a table as a squared circuit on its Chow–Liu tree,
+    r"""The density of a table as a squared circuit,
 
     .. math:: p(x) = \sum_r \pi_r |c_r(x)|^2, \qquad \int p = 1,
 
     exact and normalised, also of rows with missing cells, which are marginalised: in training and in scores.
+
+    By default it is what :func:`squircuit.learn` finds: the best mixture of many densities, weighed by rows
+    that they have not seen. Where an option of a circuit or of its training is given (from ``units`` to
+    ``patience`` below), one circuit on the Chow–Liu tree is trained instead.
 
     Columns of texts are categories. A column of integers that span at most 256 is discrete, too (two
     different ones: binary), in arrays of floats as well; all other numbers are continuous. ``columns`` says
@@ -46,11 +50,13 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         random_state: of the first weights, of the order of rows and of those held out.
         device: where the model is trained and asked, such as "cuda".
         verbose: above 0: show the progress of training.
+        minutes: of the search at most, about; None: by the size of the table. See :func:`squircuit.learn`.
 
     Attributes:
         model_: the trained :class:`squircuit.SquaredCircuit`, which answers all other questions; its
             ``schema`` says which types the columns have.
-        history_: of training, see :class:`squircuit.History`; of several members that of the first.
+        history_: of training, see :class:`squircuit.History`, where one circuit is trained; of several
+            members that of the first.
         n_features_in_, feature_names_in_: of ``fit``; the names where all are texts.
 
     Pickles (joblib's, too) hold the model as its file format does, and load it on the CPU.

@@ -35,7 +35,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
             count is the nearest state.
         units, roots, size, components, members, columns: as for :class:`SquaredCircuitDensity`; columns that
             are dropped are passed through.
-        epochs, lr, batch, valid_fraction, patience, device, verbose: likewise.
+        epochs, lr, batch, valid_fraction, patience, device, verbose, minutes: likewise.
         random_state: as for :class:`SquaredCircuitDensity`, and of the samples.
 
     Attributes:
@@ -67,10 +67,11 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         random_state: Any = None,
         device: Any = "cpu",
         verbose: int = 0,
+        minutes: float | None = None,
     ) -> None:
         super().__init__(
             units, roots, size, components, members, columns, epochs, lr, batch, valid_fraction, patience,
-            random_state, device, verbose,
+            random_state, device, verbose, minutes,
         )  # fmt: skip
         self.strategy = strategy
 

@@ -22,7 +22,7 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
     Args:
         contamination: share of the training rows that is beyond the threshold, in (0, 0.5].
         units, roots, size, components, members, columns: as for :class:`SquaredCircuitDensity`.
-        epochs, lr, batch, valid_fraction, patience, random_state, device, verbose: likewise.
+        epochs, lr, batch, valid_fraction, patience, random_state, device, verbose, minutes: likewise.
 
     Attributes:
         offset_: the threshold of ``score_samples``.
@@ -54,10 +54,11 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         random_state: Any = None,
         device: Any = "cpu",
         verbose: int = 0,
+        minutes: float | None = None,
     ) -> None:
         super().__init__(
             units, roots, size, components, members, columns, epochs, lr, batch, valid_fraction, patience,
-            random_state, device, verbose,
+            random_state, device, verbose, minutes,
         )  # fmt: skip
         self.contamination = contamination
 

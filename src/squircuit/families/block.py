@@ -30,7 +30,7 @@ class BlockFamily(InputFunctions):
     of which log-squares are the diagonal. Points are computed in double precision, whatever their type. What
     has no closed form is refused with a StructureError: no grid of several variables is integrated over.
 
-    A new block family is a final frozen dataclass that defines ``size``, :attr:`domains`,
+    A new block family is a final frozen dataclass that defines ``size``, ``domains``,
     ``_separate_functions``, ``_cross``, ``_partial``, ``inner``, ``integrals`` and :meth:`sample_square`.
     """
 
@@ -204,7 +204,7 @@ class BlockFamily(InputFunctions):
 
         Args:
             amplitudes: e of every row, (B, n), real or complex.
-            x, observed, values, generator: as for :meth:`sample`.
+            x, observed, values, generator: as for ``sample``.
 
         Returns:
             The rows completed, (B, D), in double precision.

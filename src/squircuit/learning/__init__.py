@@ -1,8 +1,8 @@
-"""Learning without gradients: mixtures by expectation maximisation."""
+"""Densities of tables by one call: mixtures by expectation maximisation, and the best mixture of many."""
 
 from squircuit.learning.em import EMStep, fit_mixture
-from squircuit.learning.gaussians import Gaussians, Moments, Prior
-from squircuit.learning.groups import Part
-from squircuit.learning.mixture import Layout, MixtureFit
+from squircuit.learning.learn import learn
+from squircuit.learning.mixture import MixtureFit
+from squircuit.learning.stacking import stack
 
-__all__ = ["EMStep", "Gaussians", "Layout", "MixtureFit", "Moments", "Part", "Prior", "fit_mixture"]
+__all__ = ["EMStep", "MixtureFit", "fit_mixture", "learn", "stack"]

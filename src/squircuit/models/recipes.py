@@ -30,6 +30,8 @@ FEW_ROWS = 2000
 """Tables with fewer get the last of these in any case."""
 FUNCTIONS = ((4000, 24), (FEW_ROWS, 16), (300, 12), (0, 8))
 """Of columns that are not discrete: for this many rows or more, how many functions."""
+TRANSFORMED = ((FEW_ROWS, 16), (300, 6), (0, 4))
+"""The same after a map that is fitted to the column, whose shape is then known without them."""
 ROOTS = 4
 """Root units where none are given: a mixture of squares fits better than one (docs/models.md)."""
 COPIES = 2
@@ -86,7 +88,7 @@ def table_model(
     units: Units | None = None,
     roots: int | None = None,
     size: int | None = None,
-    continuous: Any = "hermite",
+    continuous: Any = "transformed",
     regions: RegionGraph | None = None,
     product: Product = "kronecker",
     tie: Tie = None,
@@ -102,7 +104,8 @@ def table_model(
             array, a tensor, a data frame. Missing cells (NaN) are left out of the tree.
         units: K; default 8, or 4 below 2000 rows or where 8 makes more real parameters than there are cells.
         roots: number of squares that are mixed; default 4, or as many as fit, and 1 of each component.
-        size: number of functions of columns that are not discrete; default 24, fewer below 4000 rows.
+        size: number of functions of columns that are not discrete; default 16, fewer below 2000 rows, and 24
+            where ``continuous`` is not "transformed".
         continuous: their kind, as for :meth:`squircuit.data.Schema.families`.
         regions: another region graph, such as ``sq.regions.balanced_tree(d)``.
         product, tie: as for :func:`squircuit.build`.
@@ -127,8 +130,8 @@ def table_model(
     graphs = _chow_liu_trees(observed, trees) if regions is None else [regions]
     if len(graphs) != trees:
         raise ParameterError(f"trees={trees} besides regions. Fix: pass regions, or a number of trees.")
-    size = _functions(len(observed.rows)) if size is None else size
-    families = observed.schema.families(size, continuous)
+    size = _functions(len(observed.rows), continuous) if size is None else size
+    families = observed.families(size, continuous)
     offered = UNITS if len(observed.rows) >= FEW_ROWS else UNITS[-1:]
 
     def model(graph: RegionGraph, seed: int) -> SquaredCircuit:
@@ -182,7 +185,7 @@ def model_for(
     shape = _image_shape(observed.shape)
     if trees != 1:
         raise ParameterError(f"trees={trees!r} of images. Fix: pass several orders, such as 'vvhh,hhvv'.")
-    families = observed.schema.families(_functions(len(observed.rows)) if size is None else size)
+    families = observed.schema.families(_functions(len(observed.rows), "hermite") if size is None else size)
     graphs = [quad_tree(shape, parts, each) for each in _orders(order)]
     offered = IMAGE_UNITS[parts]
 
@@ -217,9 +220,10 @@ def _mixed_over(
     return models[0] if len(models) == 1 else mixture(models).train()
 
 
-def _functions(rows: int) -> int:
+def _functions(rows: int, continuous: Any) -> int:
     """How many functions that many rows determine."""
-    return next(size for least, size in FUNCTIONS if rows >= least)
+    sizes = TRANSFORMED if continuous == "transformed" else FUNCTIONS
+    return next(size for least, size in sizes if rows >= least)
 
 
 def _circuit(

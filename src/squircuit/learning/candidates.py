@@ -1,0 +1,141 @@
+"""Which candidates suit a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from squircuit.data import Table
+from squircuit.errors import ParameterError, suggestion
+from squircuit.learning.members import Candidate, GaussianMixture, Tree, has_spikes
+
+KINDS = ("mixtures", "trees")
+"""Kinds of candidates."""
+ROWS_A_COMPONENT = 4
+"""At least, on average."""
+FEW_ROWS = 4000
+RANK = 3
+"""Of covariances of low rank."""
+
+
+def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidate]:
+    """The candidates for a table, the most promising first, as many as fit into some work.
+
+    The list is a function of the table's shape and types and of the work alone, so that the same call tries
+    the same candidates wherever it runs.
+    """
+    if isinstance(kinds, str) or not kinds:
+        raise ParameterError(f"members={kinds!r}. Fix: pass a list of kinds, some of {', '.join(KINDS)}.")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ParameterError(f"members: there is no kind {kind!r}. Fix: {suggestion(kind, KINDS)}")
+    made: list[Candidate] = []
+    if "mixtures" in kinds:
+        made += _small(table) if len(table) < FEW_ROWS else _large(table)
+    if "trees" in kinds:
+        made += _trees(table)
+    return list(_affordable(made, table, work))
+
+
+def _affordable(made: Sequence[Candidate], table: Table, work: float) -> Iterator[Candidate]:
+    """The first of them at least, and others as long as there is work left for them."""
+    left = work
+    for number, candidate in enumerate(made):
+        cost = candidate.work(len(table), table.schema)
+        if cost <= left or not number:
+            left -= cost
+            yield candidate
+
+
+def _small(table: Table) -> list[Candidate]:
+    """For tables of some hundred rows: few components, strong priors, and some of every kind."""
+    rows = len(table) * 4 // 5
+    if not has_numbers(table):
+        return [
+            GaussianMixture(count) for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows
+        ]
+    grid = [
+        *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0)),
+        *_grid((3, 8), ("full",), (0,), (0.3,)),
+        *_binned(table, (5, 15, 2), 64, 3.0),
+        *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
+        *_grid((15, 5), ("tied",), (32,), (3.0,)),
+        *_grid((8, 3), ("low-rank",), (32,), (0.3,)),
+        *_grid((3, 15, 5), ("full",), (32,), (10.0,)),
+        *_grid((1, 2, 8), ("full",), (64, 0), (3.0,)),
+        *_grid((15, 5), ("full",), (128, 0), (10.0, 1.0)),
+        *_grid((50,), ("tied",), (0, 64), (1.0,)),
+        *_grid((5,), ("low-rank",), (64,), (3.0, 1.0)),
+        *_grid((100, 200), ("full",), (0, 64), (3.0,)),
+        *_grid((3, 5, 8), ("full",), (32, 128), (30.0, 3.0)),
+        *_grid((3, 5, 15), ("full",), (16, 1000), (10.0,)),
+        *_grid((100,), ("tied",), (64,), (0.3, 10.0)),
+        *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0), repeat=1),
+        *_grid((20, 10), ("full",), (0, 64), (1.0,), repeat=1),
+        *_grid((3, 15), ("full",), (32, 128), (10.0,), repeat=1),
+        *_grid((3, 8), ("full",), (0,), (0.3,), repeat=1),
+    ]
+    return [one for one in grid if one.components * ROWS_A_COMPONENT <= rows and _suits(one, table)]
+
+
+def _large(table: Table) -> list[Candidate]:
+    """For tables of thousands of rows: many components, and as many knots as the columns ask for."""
+    if not has_numbers(table):
+        return [GaussianMixture(count, prior=0.3) for count in (50, 20, 100) if count * 20 <= len(table)]
+    grid = [
+        *_grid((100,), ("full",), (1000,), (0.3,)),
+        *_binned(table, (100, 30), 256, 0.3),
+        *_grid((200,), ("low-rank",), (64,), (0.3,)),
+        *_grid((50, 200), ("full",), (1000,), (0.3,)),
+        *_grid((100,), ("full",), (0,), (0.3,)),
+        *_grid((400,), ("tied",), (64,), (0.3,)),
+        *_grid((400,), ("full",), (1000,), (0.3,)),
+        *_grid((100,), ("full",), (32,), (0.3,)),
+        *_grid((20,), ("full",), (1000, 0), (0.3,)),
+        *_grid((200,), ("full",), (0, 128), (0.3,)),
+    ]
+    return [one for one in grid if one.components * 20 <= len(table) and _suits(one, table)]
+
+
+def _grid(
+    counts: Sequence[int],
+    covariances: Sequence[str],
+    knots: Sequence[int],
+    priors: Sequence[float],
+    repeat: int = 0,
+) -> list[GaussianMixture]:
+    """Mixtures with all combinations of some settings, for the so many-th time."""
+    ranks = {"low-rank": RANK}
+    return [
+        GaussianMixture(count, covariance, most, 0, prior, ranks.get(covariance), repeat)
+        for most in knots
+        for prior in priors
+        for covariance in covariances
+        for count in counts
+    ]
+
+
+def _binned(table: Table, counts: Sequence[int], bins: int, prior: float) -> list[GaussianMixture]:
+    """Mixtures that see columns with spikes as states; none of a table without such columns."""
+    x = np.where(table.missing, np.nan, table.rows)
+    numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
+    if not any(has_spikes(x[:, v]) for v in numbers):
+        return []
+    return [GaussianMixture(count, knots=4 * bins, bins=bins, prior=prior) for count in counts]
+
+
+def _suits(candidate: GaussianMixture, table: Table) -> bool:
+    """A low rank is one only beside more columns."""
+    numbers = sum(not column.is_discrete for column in table.columns)
+    return candidate.rank is None or candidate.rank < numbers
+
+
+def _trees(table: Table) -> list[Candidate]:
+    kind = "transformed" if has_numbers(table) else "hermite"
+    return [Tree(units, kind) for units in (8, 16)]
+
+
+def has_numbers(table: Table) -> bool:
+    """Some column is not discrete."""
+    return any(not column.is_discrete for column in table.columns)

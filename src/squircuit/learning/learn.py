@@ -1,0 +1,336 @@
+"""The best density of a table by one call: many candidates, weighed by rows that they have not seen."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from squircuit.data import Dataset, Rows, Table
+from squircuit.data.weights import as_weights
+from squircuit.errors import DataError, ParameterError, SquircuitError
+from squircuit.learning.candidates import KINDS, candidates
+from squircuit.learning.members import Candidate, Member, part_of
+from squircuit.learning.report import Progress
+from squircuit.learning.stacking import stacking_weights
+from squircuit.models import SquaredCircuit, mixture
+from squircuit.models.training_table import training_table
+
+FEW_ROWS = 4000
+"""Below, every row is held out once, in one of the folds; above, a part of the rows is."""
+FOLDS = 5
+HELD_OUT = 0.1
+MOST_HELD_OUT = 10_000
+"""Rows: the weights of some dozens of members are known well enough from these."""
+Places = NDArray[np.int64]
+
+
+def learn(
+    data: Any,
+    valid: Any = None,
+    *,
+    minutes: float | None = None,
+    members: Sequence[str] = KINDS,
+    weights: Any = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+) -> SquaredCircuit:
+    r"""The density of a table, as the best mixture of many that were tried,
+
+    .. math:: p(x) = \sum_m w_m\, p_m(x), \qquad \int p = 1.
+
+    It looks at the rows, the columns and their types, and chooses candidates: mixtures of Gaussians and
+    categories on columns as they are and on transformed ones, with several numbers of components, and
+    circuits on the Chow–Liu tree. Each learns from some of the rows; the weights w are those that are best on
+    the others (:func:`squircuit.stack`). Members without weight are dropped, and the others learn from all
+    rows. The result is one squared circuit, which answers every question exactly.
+
+    Ctrl-C ends the search: what has been learnt until then is weighed.
+
+    Args:
+        data: a Table, a Dataset (its training rows), or what :func:`squircuit.data.table` takes: an array, a
+            tensor, a data frame. Missing cells (NaN) are marginalised, also in learning.
+        valid: rows by which members are weighed, likewise; None: a tenth of the rows. Where there are fewer
+            than 4,000 rows in all, these join the others, and each fifth of all rows is held out in turn.
+        minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
+            cores.
+        members: kinds of candidates: "mixtures", "trees".
+        weights: of the rows, (n,) numbers ≥ 0.
+        seed: of all that is random.
+        device: to learn on, such as "cuda".
+        progress: show what is done and, at the end, a table of the members.
+
+    Returns:
+        The model; its `notes` say what was tried and what it weighs.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> height = rng.normal(1.7, 0.1, 300)
+        >>> people = {"height": height, "weight": 70 + 60 * (height - 1.7) + rng.gamma(2.0, 4.0, 300)}
+        >>> model = learn(people, progress=False, members=["mixtures"])
+        >>> model.log_prob([[1.7, 75.0], [1.7, np.nan]]).shape, model.sample(3, seed=0).shape
+        (torch.Size([2]), torch.Size([3, 2]))
+    """
+    table = _table(data, weights)
+    table, held = _joined_if_few(table, _valid_rows(table, data, valid))
+    search = _Search(table, held, seed, torch.device(device))
+    budget = Budget.of(table, minutes)
+    chosen = candidates(table, members, budget.work)
+    with Progress(chosen, table, enabled=progress) as shown:
+        tried = list(search.tried(chosen, budget, shown))
+        shares = _weighed(search, tried)
+        model = _model(search, tried, shares, shown)
+    model.notes = {"learn": _notes(table, search, tried, shares)}
+    shown.table(model.notes["learn"])
+    return model
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """How long a search may take.
+
+    Args:
+        seconds: no candidate is begun after.
+    """
+
+    seconds: float
+    started: float = field(default_factory=time.monotonic)
+
+    SPEED = 4e9
+    """Multiplications a second, about, of what members cost on two cores."""
+
+    @classmethod
+    def of(cls, table: Table, minutes: float | None) -> Budget:
+        """As the user says, or by the cells: 75 seconds up to 400,000, eight minutes from 3,000,000 on."""
+        if minutes is None:
+            return cls(60 * min(8.0, max(1.25, table.rows.size / 4e5)))
+        if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
+            raise ParameterError(f"minutes={minutes!r}. Fix: pass a number of minutes above 0, such as 2.")
+        return cls(60.0 * minutes)
+
+    @property
+    def work(self) -> float:
+        """Multiplications that it is enough for, about: candidates are chosen by it, so not by chance."""
+        return self.seconds * self.SPEED
+
+    @property
+    def is_spent(self) -> bool:
+        return time.monotonic() - self.started > self.seconds
+
+
+@final
+@dataclass(frozen=True)
+class Tried:
+    """A candidate, and how well it knows the rows that were held out from it.
+
+    Args:
+        candidate: what was tried.
+        scores: log-likelihoods of all held-out rows.
+        member: what it has learnt, where that was from most rows; None of folds.
+        seconds: that it took.
+        failed: why it has no scores.
+    """
+
+    candidate: Candidate
+    scores: Tensor | None
+    member: Member | None
+    seconds: float
+    failed: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class _Search:
+    """The rows of a search, and how they are split.
+
+    Args:
+        table: all training rows.
+        valid: rows to weigh members by, or None.
+        seed: of splits and members.
+        device: to learn on.
+    """
+
+    table: Table
+    valid: Rows[Any] | None
+    seed: int
+    device: torch.device
+
+    def splits(self) -> Iterator[tuple[Places, Places]]:
+        """The rows that are learnt from and those held out; of few rows, each is held out once."""
+        count = len(self.table)
+        order = np.random.default_rng(self.seed).permutation(count)
+        if count < FEW_ROWS:
+            parts = np.array_split(order, min(FOLDS, count))
+            for part in parts:
+                yield np.setdiff1d(order, part), np.sort(part)
+        else:
+            held = min(MOST_HELD_OUT, int(HELD_OUT * count))
+            yield np.sort(order[held:]), np.sort(order[:held])
+
+    @property
+    def has_folds(self) -> bool:
+        """Each row is held out once, since there are few."""
+        return self.valid is None and len(self.table) < FEW_ROWS
+
+    def tried(self, chosen: Sequence[Candidate], budget: Budget, shown: Progress) -> Iterator[Tried]:
+        """Candidate by candidate, until the time is over or the user interrupts."""
+        for number, candidate in enumerate(chosen):
+            if number and budget.is_spent:
+                break
+            try:
+                tried = self._try(candidate, self.seed + number)
+            except KeyboardInterrupt:
+                if not number:
+                    raise
+                break
+            shown.tried(candidate, None if tried.scores is None else tried.scores.mean().item())
+            yield tried
+
+    def _try(self, candidate: Candidate, seed: int) -> Tried:
+        started, member = time.monotonic(), None
+        try:
+            if self.valid is not None:
+                member = candidate.fit(self.table, self.valid, seed, self.device)
+                scores = member.log_prob(self.valid)
+            elif self.has_folds:
+                scores = self._cross_validated(candidate, seed)
+            else:
+                ((kept, held),) = self.splits()
+                rows = self.table.cells.take(held)
+                member = candidate.fit(part_of(self.table, kept), rows, seed, self.device)
+                scores = member.log_prob(rows)
+        except SquircuitError as error:
+            return Tried(candidate, None, None, time.monotonic() - started, str(error))
+        return Tried(candidate, scores, member, time.monotonic() - started)
+
+    def _cross_validated(self, candidate: Candidate, seed: int) -> Tensor:
+        scores = torch.empty(len(self.table), dtype=torch.float64)
+        for kept, held in self.splits():
+            member = candidate.fit(part_of(self.table, kept), None, seed, self.device)
+            scores[held] = member.log_prob(self.table.cells.take(held))
+        return scores
+
+    def held_weights(self) -> Any:
+        """Of the held-out rows, in the order of the scores."""
+        if self.valid is not None:
+            return self.valid.weights
+        if self.has_folds or self.table.cells.weights is None:
+            return self.table.cells.weights
+        ((_, held),) = self.splits()
+        return self.table.cells.weights[held]
+
+    def everything(self) -> Table:
+        """All rows, with those that weigh the members."""
+        return self.table if self.valid is None else joined(self.table, self.valid)
+
+
+def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
+    """The share of each that was tried; 0 of those that failed."""
+    good = [number for number, one in enumerate(tried) if one.scores is not None]
+    if not good:
+        reasons = "; ".join(dict.fromkeys(one.failed for one in tried))
+        raise DataError(f"no candidate could learn from these rows: {reasons}")
+    shares = torch.zeros(len(tried), dtype=torch.float64)
+    scores = torch.stack([s for one in tried if (s := one.scores) is not None])
+    shares[good] = stacking_weights(scores, search.held_weights())
+    return shares
+
+
+def _model(search: _Search, tried: Sequence[Tried], shares: Tensor, shown: Progress) -> SquaredCircuit:
+    """The members that have a share, learnt from all rows, as one."""
+    table = search.everything()
+    kept = [number for number, share in enumerate(shares.tolist()) if share > 0]
+    models = []
+    for place, number in enumerate(kept):
+        one = tried[number]
+        if one.member is None:
+            member = one.candidate.fit(table, None, search.seed + number, search.device)
+        else:
+            member = one.member.refitted(table, search.seed + number)
+        models.append(member.model().to(search.device))
+        shown.refitted(place + 1, len(kept))
+    made = models[0] if len(models) == 1 else mixture(models, shares[kept].tolist())
+    made.schema = table.schema
+    return made.eval()
+
+
+def _notes(table: Table, search: _Search, tried: Sequence[Tried], shares: Tensor) -> dict[str, Any]:
+    """What was tried, best first, as JSON data."""
+    how = "given rows" if search.valid is not None else f"{FOLDS} folds" if search.has_folds else "a tenth"
+    rows = [
+        {
+            "candidate": one.candidate.name,
+            "share": share,
+            "score": None if one.scores is None else one.scores.mean().item(),
+            "seconds": round(one.seconds, 2),
+            **({"failed": one.failed} if one.failed else {}),
+        }
+        for one, share in zip(tried, shares.tolist(), strict=True)
+    ]
+    order = sorted(rows, key=lambda row: (-row["share"], -(row["score"] or -math.inf)))
+    counted = {"rows": len(table), "columns": len(table.columns), "held out": how}
+    return counted | {"score": _stacked_score(search, tried, shares), "members": order}
+
+
+def _stacked_score(search: _Search, tried: Sequence[Tried], shares: Tensor) -> float:
+    """The mean log-likelihood of the held-out rows under the mixture, before members learn from all rows."""
+    pairs = zip(tried, shares, strict=True)
+    terms = [s + share.log() for one, share in pairs if (s := one.scores) is not None and share > 0]
+    mixed = torch.stack(terms).logsumexp(dim=0)
+    return float(np.average(mixed.numpy(), weights=search.held_weights()))
+
+
+def _table(data: Any, weights: Any) -> Table:
+    table = training_table(data)
+    if weights is not None:
+        table = replace(table, cells=replace(table.cells, weights=as_weights(weights, len(table))))
+    if len(table.shape) > 1:
+        raise ParameterError(
+            f"learn is for tables, and a row of this data is an image of shape {table.shape}. "
+            "Fix: model = sq.model_for(data), then sq.fit(model, data)."
+        )
+    return table
+
+
+def joined(table: Table, more: Rows[Any]) -> Table:
+    """A table with more rows; those without weights count as one each beside others that have some."""
+    cells = table.cells
+    if (cells.weights is None) != (more.weights is None):
+        cells, more = (
+            replace(rows, weights=np.ones(len(rows))) if rows.weights is None else rows
+            for rows in (cells, more)
+        )
+    return replace(table, cells=Rows.joined([cells, more]))
+
+
+def _joined_if_few(table: Table, valid: Rows[Any] | None) -> tuple[Table, Rows[Any] | None]:
+    """Few rows say more where each is held out once than where some are always."""
+    if valid is None or len(table) + len(valid) >= FEW_ROWS:
+        return table, valid
+    return joined(table, valid), None
+
+
+def _valid_rows(table: Table, data: Any, valid: Any) -> Rows[Any] | None:
+    """Held-out rows as the table encodes them."""
+    if valid is None and isinstance(data, Dataset):
+        valid = data.valid
+    if valid is None:
+        return None
+    if isinstance(valid, Table):
+        difference = valid.schema.difference(table.schema)
+        if difference:
+            raise DataError(
+                f"valid: {difference}, so its numbers mean something else. Fix: read it like the training "
+                "rows, sq.data.read(path, like=table)."
+            )
+        return valid.cells
+    return table.schema.encode(valid)

@@ -1,0 +1,326 @@
+"""Candidates that `learn` tries, and the members that come of them: each is a squared circuit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Layer, Parameter
+from squircuit.data import Rows, Schema, Table
+from squircuit.families import Bins, Categorical, Family, Monotone, MultivariateGaussian
+from squircuit.learning.em import fit_mixture
+from squircuit.learning.mixture import MixtureFit
+from squircuit.learning.stacking import log_probs
+from squircuit.models import SquaredCircuit, table_model
+from squircuit.training import fit
+
+REFITS = 10
+"""Iterations of EM on all rows, from what was found on some of them."""
+STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
+"""Of EM: later than its defaults."""
+ITERATIONS = 100
+"""Of EM that a mixture takes, about."""
+COMMON = 0.005
+"""The share of rows from which a value is a spike."""
+SPIKED = 0.3
+"""The share of rows on spikes from which a column is better cut into bins."""
+
+
+class Member(ABC):
+    """A density that has learnt from some rows."""
+
+    @abstractmethod
+    def log_prob(self, rows: Rows[Any]) -> Tensor:
+        """log p of what is known of each row: (n,) float64."""
+
+    @abstractmethod
+    def refitted(self, table: Table, seed: int) -> Member:
+        """The same learnt from these rows, which are more."""
+
+    @abstractmethod
+    def model(self) -> SquaredCircuit:
+        """As a squared circuit."""
+
+
+class Candidate(ABC):
+    """A kind of density and its settings.
+
+    Attributes:
+        name: in one or two words, for the table that says what was tried.
+    """
+
+    name: str
+
+    @abstractmethod
+    def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> Member:
+        """Learn from the rows of a table, by their weights; `valid` says when to stop."""
+
+    @abstractmethod
+    def work(self, rows: int, schema: Schema) -> float:
+        """Multiplications that learning takes, about: what `minutes` is compared with."""
+
+
+@final
+@dataclass(frozen=True)
+class Encoding:
+    """How the continuous columns of a table are seen by a mixture.
+
+    Args:
+        maps: column → the monotone map after which it looks normal.
+        bins: column → the bins whose numbers are its states.
+    """
+
+    maps: dict[int, Monotone] = field(default_factory=dict)
+    bins: dict[int, Bins] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, table: Table, knots: int, bins: int) -> Self:
+        """Maps of columns that are not discrete, and bins of those with many spikes.
+
+        Args:
+            table: whose rows they suit.
+            knots: of a map at most; 0: no maps.
+            bins: of a column with spikes at most; 0: no bins.
+        """
+        given = table.cells.weights
+        x = np.where(table.missing, np.nan, table.rows)
+        numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
+        spiked = [v for v in numbers if bins and has_spikes(x[:, v])]
+        rest = [v for v in numbers if knots and v not in spiked]
+        return cls(
+            {v: Monotone.fit(x[:, v], knots, given) for v in rest},
+            {v: Bins.fit(x[:, v], bins, given) for v in spiked},
+        )
+
+    def __call__(self, rows: Rows[Any]) -> tuple[Rows[Tensor], Tensor]:
+        """The rows as a mixture takes them, and log p(x) − log p(seen) of each: (n,)."""
+        cells = rows.to(torch.device("cpu"), torch.float64)
+        x, logs = cells.x.clone(), torch.zeros(len(cells), dtype=torch.float64)
+        for v in (*self.maps, *self.bins):
+            known = ~cells.missing[:, v]
+            x[known, v], log = self._seen(v, cells.x[known, v])
+            logs[known] += log
+        return Rows(x, cells.gaps), logs
+
+    def _seen(self, v: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        if v in self.maps:
+            return self.maps[v].forward(x)
+        values, scale = self.bins[v].evaluate_scaled(x)  # one of them is not 0
+        largest, number = values.max(dim=-1)
+        return number.double(), 2 * (scale + largest.log())
+
+    def categories(self, schema: Schema) -> dict[int, int]:
+        """Columns that are states to a mixture, and how many."""
+        discrete = {v: column.size for v, column in enumerate(schema.columns) if column.is_discrete}
+        return discrete | {v: family.size for v, family in self.bins.items()}
+
+    def family(self, v: int, states: int) -> Family:
+        """The input functions of a column of states."""
+        return self.bins[v] if v in self.bins else Categorical(states)
+
+
+def has_spikes(values: NDArray[np.float64]) -> bool:
+    """Whether many rows of a column hold one of few values.
+
+    Example:
+        >>> has_spikes(np.array([0.0] * 90 + list(range(10)))), has_spikes(np.arange(1000.0))
+        (True, False)
+    """
+    known = values[~np.isnan(values)]
+    _, counts = np.unique(known, return_counts=True)
+    common = counts[(counts >= COMMON * len(known)) & (counts > 1)]
+    return bool(common.sum() > SPIKED * len(known))
+
+
+@final
+@dataclass(frozen=True)
+class GaussianMixture(Candidate):
+    """A mixture of Gaussians and categories by EM, on raw or on transformed columns.
+
+    Args:
+        components: K.
+        covariance: as for `fit_mixture`.
+        knots: of the maps that transform the columns at most; 0: columns are left as they are.
+        bins: of columns with spikes at most, which are states then; 0: they are numbers as others.
+        prior: as for `fit_mixture`.
+        rank: of "low-rank".
+        repeat: another one of the same, from another start.
+    """
+
+    components: int
+    covariance: str = "full"
+    knots: int = 0
+    bins: int = 0
+    prior: float = 1.0
+    rank: int | None = None
+    repeat: int = 0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        parts = [f"{self.components}{'' if self.covariance == 'full' else ' ' + self.covariance} Gaussians"]
+        parts += [f"{self.knots} knots"] * bool(self.knots) + [f"{self.bins} bins"] * bool(self.bins)
+        parts += [f"prior {self.prior:g}"] * (self.prior != 1.0) + [f"no. {self.repeat + 1}"] * bool(
+            self.repeat
+        )
+        return ", ".join(parts)
+
+    def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> GaussianMember:
+        encoding = Encoding.fit(table, self.knots, self.bins)
+        seen = None if valid is None else encoding(valid)[0]
+        found = self._mixture(table, encoding, seed, device, valid=seen)
+        return GaussianMember(self, encoding, found, table.schema)
+
+    def refit(self, table: Table, encoding: Encoding, found: MixtureFit, seed: int) -> MixtureFit:
+        """Some iterations on more rows."""
+        device = found.log_weights.device
+        return self._mixture(table, encoding, seed, device, start=found, iterations=REFITS)
+
+    def _mixture(
+        self, table: Table, encoding: Encoding, seed: int, device: torch.device, **more: Any
+    ) -> MixtureFit:
+        weights = table.cells.weights
+        return fit_mixture(
+            encoding(table.cells)[0],
+            self.components,
+            covariance=self.covariance,
+            rank=self.rank,
+            categories=encoding.categories(table.schema),
+            weights=None if weights is None else torch.from_numpy(weights),
+            prior=self.prior,
+            seed=seed,
+            device=device,
+            **(STOPPING | more),
+        )
+
+    def work(self, rows: int, schema: Schema) -> float:
+        numbers = sum(not column.is_discrete for column in schema.columns)
+        states = sum(column.size for column in schema.columns if column.is_discrete)
+        return ITERATIONS * 4.0 * rows * self.components * (numbers**2 / 2 + numbers + states)
+
+
+@final
+@dataclass(frozen=True)
+class GaussianMember(Member):
+    """What a `GaussianMixture` has learnt."""
+
+    candidate: GaussianMixture
+    encoding: Encoding
+    found: MixtureFit
+    schema: Schema
+
+    def log_prob(self, rows: Rows[Any]) -> Tensor:
+        seen, logs = self.encoding(rows)
+        return self.found.log_prob(seen).cpu() + logs
+
+    def refitted(self, table: Table, seed: int) -> GaussianMember:
+        found = self.candidate.refit(table, self.encoding, self.found, seed)
+        return GaussianMember(self.candidate, self.encoding, found, self.schema)
+
+    def model(self) -> SquaredCircuit:
+        circuit = mixture_circuit(self.found, self.encoding, self.candidate.covariance)
+        made = SquaredCircuit(circuit, dtype=torch.float64).eval()
+        made.schema = self.schema
+        return made
+
+
+def mixture_circuit(found: MixtureFit, encoding: Encoding, covariance: str) -> Circuit:
+    """A mixture that EM has found as a circuit over the columns of its table.
+
+    p = Σ_k π_k |f_k(x_B) ∏_v g_v,k(x_v)|²: square roots of densities in a Hadamard product, π at the root.
+    """
+    layers: list[Layer] = []
+    if found.layout.numbers:
+        layers.append(_gaussian_input(found, encoding.maps, covariance))
+    for v, table in found.tables.items():
+        weight = Parameter(tuple(table.shape), Constraint.FREE, False, value=table.cpu().sqrt())
+        layers.append(Input(v, encoding.family(v, table.shape[1]), len(table), weight))
+    root = layers[0] if len(layers) == 1 else Hadamard(layers)
+    shares = found.log_weights.cpu().softmax(dim=0)
+    return Circuit(root, root_weights=Parameter(tuple(shares.shape), Constraint.SIMPLEX, False, value=shares))
+
+
+def _gaussian_input(found: MixtureFit, maps: dict[int, Monotone], covariance: str) -> Input:
+    numbers, loadings = found.layout.numbers, found.loadings
+    columns = tuple(maps.get(v) for v in numbers) if maps else None
+    rank = None if loadings is None else loadings.shape[2]
+    family = MultivariateGaussian(len(found.means), len(numbers), covariance, rank, columns)
+    spread = found.covariances.cpu()
+    values = family.values_of(found.means.cpu(), spread if loadings is None else (spread, loadings.cpu()))
+    parameters = {
+        name: Parameter(tuple(value.shape), Constraint.FREE, False, value=value)
+        for name, value in values.items()
+    }
+    return Input(numbers, family, parameters=parameters)
+
+
+@final
+@dataclass(frozen=True)
+class Tree(Candidate):
+    """A squared circuit on the Chow–Liu tree of the rows, trained by gradients.
+
+    Args:
+        units: K.
+        continuous: functions of the columns that are not discrete, as for `table_model`.
+        size: how many of them.
+        epochs: of training.
+        components: circuits that are mixed.
+    """
+
+    units: int
+    continuous: str = "transformed"
+    size: int = 24
+    epochs: int = 10
+    components: int = 1
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"tree of {self.units} units, {self.size} {self.continuous}"
+
+    def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> TreeMember:
+        model = table_model(
+            table,
+            units=self.units,
+            size=self.size,
+            continuous=self.continuous,
+            components=self.components,
+            seed=seed,
+        ).to(device)
+        fit(model, table, valid, epochs=self.epochs, seed=seed, progress=False)
+        return TreeMember(self, model.eval())
+
+    def work(self, rows: int, schema: Schema) -> float:
+        columns = len(schema.columns)
+        inner = 8.0 * self.units**3 * columns
+        inputs = 8.0 * self.units * sum(column.size or self.size for column in schema.columns)
+        return 3 * rows * self.epochs * self.components * (inner + inputs)
+
+
+@final
+@dataclass(frozen=True)
+class TreeMember(Member):
+    """What a `Tree` has learnt."""
+
+    candidate: Tree
+    trained: SquaredCircuit
+
+    def log_prob(self, rows: Rows[Any]) -> Tensor:
+        return log_probs(self.trained, *rows.to(self.trained.device))
+
+    def refitted(self, table: Table, seed: int) -> TreeMember:
+        """As it is: another epoch on a tenth more rows would cost as much as all that came before."""
+        return self
+
+    def model(self) -> SquaredCircuit:
+        return self.trained
+
+
+def part_of(table: Table, chosen: Sequence[int] | np.ndarray[Any, Any]) -> Table:
+    """Some rows of a table, with the types of all."""
+    return Table(table.cells.take(chosen), table.schema, table.source, table.shape)

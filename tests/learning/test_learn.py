@@ -1,0 +1,186 @@
+"""Laws of `learn`: one call, one normalised model that answers everything."""
+
+import numpy as np
+import pytest
+import torch
+
+import squircuit as sq
+from squircuit.learning import learn
+from squircuit.learning.candidates import candidates
+from squircuit.learning.members import Encoding, GaussianMixture, has_spikes, part_of
+
+RNG = np.random.default_rng(0)
+
+
+def people(count=240, seed=0):
+    rng = np.random.default_rng(seed)
+    sex = rng.integers(0, 2, count)
+    height = rng.normal(1.65 + 0.12 * sex, 0.07, count)
+    income = np.where(rng.random(count) < 0.6, 0.0, rng.lognormal(8, 1, count).round())
+    return {"sex": np.array(["f", "m"])[sex].tolist(), "height": height, "income": income}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return learn(people(), progress=False, members=["mixtures"], minutes=0.1)
+
+
+def grid():
+    """Heights, and nodes and weights of a rule over incomes that is fine about 0, where a spike is."""
+    heights, width = np.linspace(1.0, 2.5, 120, retstep=True)
+    far = np.geomspace(1e-2, 1e9, 160)
+    ends = np.unique(np.concatenate([-far, [-0.5, 0.0, 0.5], far]))
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    middle, half = (ends[1:] + ends[:-1]) / 2, np.diff(ends) / 2
+    incomes, masses = (middle[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel()
+    return heights, width, incomes, masses
+
+
+@torch.no_grad()
+def test_the_density_of_a_mixed_table_integrates_to_one(model):
+    heights, width, incomes, masses = grid()
+    h, i = (a.ravel() for a in np.meshgrid(heights, incomes, indexing="ij"))
+    total = 0.0
+    for sex in (0, 1):
+        rows = torch.tensor(np.stack([np.full(len(h), sex), h, i], axis=1))
+        p = torch.cat([model.log_prob(part) for part in rows.split(100_000)]).exp().numpy()
+        total += (p.reshape(len(heights), -1) @ masses).sum() * width
+    assert total == pytest.approx(1, abs=1e-2)
+
+
+def test_log_z_is_zero(model):
+    assert model.log_partition().item() == pytest.approx(0, abs=1e-9)
+
+
+def test_marginals_are_integrals_of_the_density(model):
+    heights, width, *_ = grid()
+    rows = torch.tensor([[0.0, 1.7, 0.0], [1.0, 1.8, 3000.0]])
+    direct = model.log_prob(rows, missing=[False, True, False]).exp()
+    for row, value in zip(rows, direct, strict=True):
+        every = row.repeat(len(heights), 1)
+        every[:, 1] = torch.tensor(heights)
+        assert model.log_prob(every).exp().sum().item() * width == pytest.approx(value.item(), rel=2e-3)
+
+
+def test_samples_have_the_spikes_of_the_data(model):
+    drawn = model.sample(4000, seed=1)
+    zeros = (drawn[:, 2].round() == 0).double().mean().item()
+    assert zeros == pytest.approx(0.6, abs=0.12)
+    assert drawn[:, 0].mean().item() == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_stack_is_no_worse_than_its_members_on_the_rows_that_weigh_it(model):
+    members = model.notes["learn"]["members"]
+    assert sum(row["share"] for row in members) == pytest.approx(1)
+    assert members[0]["share"] > 0
+    assert [row["share"] for row in members] == sorted((row["share"] for row in members), reverse=True)
+
+
+def test_learning_is_better_than_one_gaussian_on_new_rows(model):
+    new = sq.data.table(people(2000, seed=7)).rows
+    first = candidates(sq.data.table(people()), ["mixtures"], 1e9)[0]
+    assert isinstance(first, GaussianMixture)
+    table = sq.data.table(people())
+    one = GaussianMixture(1).fit(table, None, 0, torch.device("cpu"))
+    score = model.log_prob(new).mean().item()
+    assert score > one.log_prob(sq.data.Rows.of(new)).mean().item() + 1
+
+
+def test_members_and_their_circuits_are_the_same_density():
+    table = sq.data.table(people())
+    for candidate in (
+        GaussianMixture(3),
+        GaussianMixture(2, "diagonal", knots=8),
+        GaussianMixture(2, "tied", knots=8, bins=8),
+        GaussianMixture(4, bins=16),
+    ):
+        member = candidate.fit(table, None, 1, torch.device("cpu"))
+        found = member.model().log_prob(table.rows, table.missing)
+        torch.testing.assert_close(found, member.log_prob(table.cells), atol=1e-8, rtol=1e-8)
+
+
+def test_rows_with_gaps_teach_and_are_scored_by_their_marginals():
+    data = people()
+    data["height"] = np.where(RNG.random(240) < 0.3, np.nan, data["height"])
+    table = sq.data.table(data)
+    member = GaussianMixture(3, knots=8).fit(table, None, 1, torch.device("cpu"))
+    found = member.model().log_prob(table.rows, table.missing)
+    torch.testing.assert_close(found, member.log_prob(table.cells), atol=1e-8, rtol=1e-8)
+
+
+def test_the_same_seed_gives_the_same_model_and_another_seed_another():
+    x = RNG.normal(size=(150, 2))
+    first, second, other = (
+        learn(x, seed=seed, progress=False, members=["mixtures"], minutes=0.02).log_prob(x)
+        for seed in (3, 3, 4)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_given_rows_weigh_the_members_where_there_are_many_and_join_them_where_there_are_few():
+    x = RNG.normal(size=(4200, 1))
+    model = learn(x[:4000], x[4000:], progress=False, members=["mixtures"], minutes=0.001)
+    assert model.notes["learn"]["held out"] == "given rows"
+    model = learn(x[:200], x[200:300], progress=False, members=["mixtures"], minutes=0.001)
+    assert model.notes["learn"]["held out"] == "5 folds"
+    assert model.notes["learn"]["rows"] == 300
+
+
+def test_rows_of_weight_zero_teach_nothing():
+    x = np.concatenate([RNG.normal(size=(200, 1)), RNG.normal(30, 1, size=(200, 1))])
+    weights = np.repeat([1.0, 0.0], 200)
+    model = learn(x, weights=weights, progress=False, members=["mixtures"], minutes=0.02)
+    assert model.log_prob([[0.0]]).item() - model.log_prob([[30.0]]).item() > 5
+
+
+def test_models_are_saved_with_transforms_and_bins(model, tmp_path):
+    model.save(tmp_path / "people.safetensors")
+    again = sq.load(tmp_path / "people.safetensors")
+    rows = sq.data.table(people()).rows
+    torch.testing.assert_close(again.log_prob(rows), model.log_prob(rows))
+    assert again.notes["learn"]["members"] == model.notes["learn"]["members"]
+
+
+def test_encodings_change_no_density():
+    x = np.concatenate([np.zeros(300), RNG.lognormal(size=200)])[:, None]
+    table = sq.data.table(x, {"0": "continuous"})
+    for encoding in (Encoding.fit(table, 32, 0), Encoding.fit(table, 0, 32)):
+        seen, logs = encoding(table.cells)
+        assert torch.isfinite(logs).all()
+        assert seen.x.shape == x.shape
+
+
+def test_columns_with_many_equal_values_have_spikes():
+    assert has_spikes(np.array([0.0] * 92 + [float(v) for v in range(8)]))
+    assert not has_spikes(RNG.normal(size=500))
+    assert not has_spikes(np.array([np.nan, np.nan, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"minutes": 0}, "minutes=0"),
+        ({"minutes": float("nan")}, "minutes=nan"),
+        ({"members": ["mixture"]}, "did you mean 'mixtures'"),
+        ({"members": "mixtures"}, "pass a list of kinds"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_learnt(options, words):
+    with pytest.raises(sq.ParameterError, match=words):
+        learn(RNG.normal(size=(50, 2)), progress=False, **options)
+
+
+def test_weights_of_other_rows_are_refused():
+    with pytest.raises(sq.DataError, match=r"weights: shape \(2,\) for 50 rows"):
+        learn(RNG.normal(size=(50, 2)), weights=[1.0, 2.0], progress=False)
+
+
+def test_images_are_sent_to_their_own_models():
+    with pytest.raises(sq.ParameterError, match=r"learn is for tables.*sq\.model_for"):
+        learn(np.zeros((20, 4, 4), dtype=np.uint8))
+
+
+def test_parts_of_tables_keep_types():
+    table = sq.data.table(people())
+    assert part_of(table, np.arange(10)).schema == table.schema

@@ -106,7 +106,7 @@ __all__ = [
 def __getattr__(name: str) -> ModuleType:
     """``squircuit.estimators`` when first asked for: it needs scikit-learn; and names of before."""
     if name == "units":
-        warnings.warn("sq.units is now sq.scalar", DeprecationWarning, stacklevel=2)
+        warnings.warn("sq.units is now sq.scalar. Fix: use that name", DeprecationWarning, stacklevel=2)
         return scalar
     if name == "estimators":
         return importlib.import_module("squircuit.estimators")

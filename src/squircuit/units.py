@@ -10,5 +10,5 @@ from squircuit import scalar
 def __getattr__(name: str) -> object:
     if name not in scalar.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("squircuit.units is now squircuit.scalar", DeprecationWarning, stacklevel=2)
+    warnings.warn("squircuit.units is now squircuit.scalar. Fix: use it", DeprecationWarning, stacklevel=2)
     return getattr(scalar, name)

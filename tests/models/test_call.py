@@ -66,8 +66,9 @@ def test_what_is_not_tractable_is_an_error_outside_training_steps_and_a_warning_
 
 def test_the_former_name_of_a_trusted_step_still_serves_and_says_the_new_one():
     model = sq.SquaredCircuit(sq.build(sq.regions.linear(2), sq.Categorical(2), units=2))
+    step = model.trusting()
     with pytest.warns(DeprecationWarning, match=r"training_step\(on_manifold=True\)"):
-        step = model.trusting()
-    with step:
-        model.stacks()[0].data.mul_(2)
-        assert model.log_prob([[0, 1]]).requires_grad
+        step.__enter__()
+    model.stacks()[0].data.mul_(2)
+    assert model.log_prob([[0, 1]]).requires_grad
+    step.__exit__(None, None, None)

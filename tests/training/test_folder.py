@@ -17,6 +17,8 @@ from squircuit.training.loop import Loop
 
 from .conftest import coins, model_of_coins
 
+pytestmark = pytest.mark.process
+
 SRC = str(Path(sq.__file__).resolve().parents[1])
 QUICK = {"epochs": 2, "batch": 64, "progress": False}
 FILES = ["best.safetensors", "checkpoint.safetensors", "config.json", "history.jsonl"]
@@ -137,8 +139,6 @@ def test_temporary_files_of_killed_runs_are_removed_and_no_others(tmp_path):
 WRITING = """
 import os, sys
 from squircuit.storage import atomic
-
-pytestmark = pytest.mark.process
 ordinary = os.fsync
 def wait(handle):
     print("writing", flush=True)

@@ -18,6 +18,8 @@ from squircuit.training.loop import Loop
 
 from .conftest import coins, model_of_coins
 
+pytestmark = pytest.mark.process
+
 OPTIONS = {"epochs": 12, "batch": 32, "progress": False, "lr": 0.1, "checkpoint_minutes": 0.0}
 
 
@@ -92,8 +94,6 @@ import sys
 sys.path.insert(0, sys.argv[3])
 import json, squircuit as sq
 from training.conftest import coins, model_of_coins
-
-pytestmark = pytest.mark.process
 sq.fit(model_of_coins(), coins(), run=sys.argv[1], **json.loads(sys.argv[2]))
 """
 

@@ -71,5 +71,5 @@ def __getattr__(name: str) -> type[Family]:
     """The class under the name that it had before."""
     if name != "Together":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("families.Together is now families.Concatenated", DeprecationWarning, stacklevel=2)
+    warnings.warn("families.Together is now Concatenated. Fix: use that", DeprecationWarning, stacklevel=2)
     return Concatenated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, Self, final
 
@@ -160,14 +160,16 @@ class SquaredCircuit(Queries, StackedWeights):
         finally:
             self._call = before
 
-    def trusting(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def trusting(self) -> Iterator[None]:
         """The former name of ``training_step(on_manifold=True)``."""
         warnings.warn(
             "model.trusting() is now model.training_step(on_manifold=True). Fix: call that.",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-        return self.training_step(on_manifold=True)
+        with self.training_step(on_manifold=True):
+            yield
 
     # ------------------------------------------------------------------ text and files
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -45,6 +45,10 @@ class Member(ABC):
         """The same learnt from these rows, which are more."""
 
     @abstractmethod
+    def widened(self, width: float) -> Member:
+        """The same with covariances so many times as large, where it has some: heavier tails."""
+
+    @abstractmethod
     def model(self) -> SquaredCircuit:
         """As a squared circuit."""
 
@@ -54,9 +58,11 @@ class Candidate(ABC):
 
     Attributes:
         name: in one or two words, for the table that says what was tried.
+        widths: factors of covariances with which it takes part, each at no further cost of learning.
     """
 
     name: str
+    widths: tuple[float, ...] = (1.0,)
 
     @abstractmethod
     def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> Member:
@@ -152,6 +158,7 @@ class GaussianMixture(Candidate):
         prior: as for `fit_mixture`.
         rank: of "low-rank".
         repeat: another one of the same, from another start.
+        widths: factors of its covariances with which it takes part; few rows make Gaussians too narrow.
     """
 
     components: int
@@ -161,6 +168,7 @@ class GaussianMixture(Candidate):
     prior: float = 1.0
     rank: int | None = None
     repeat: int = 0
+    widths: tuple[float, ...] = (1.0,)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -222,6 +230,9 @@ class GaussianMember(Member):
     def refitted(self, table: Table, seed: int) -> GaussianMember:
         found = self.candidate.refit(table, self.encoding, self.found, seed)
         return GaussianMember(self.candidate, self.encoding, found, self.schema)
+
+    def widened(self, width: float) -> GaussianMember:
+        return replace(self, found=self.found.widened(width)) if width != 1.0 else self
 
     def model(self) -> SquaredCircuit:
         circuit = mixture_circuit(self.found, self.encoding, self.candidate.covariance)
@@ -315,6 +326,9 @@ class TreeMember(Member):
 
     def refitted(self, table: Table, seed: int) -> TreeMember:
         """As it is: another epoch on a tenth more rows would cost as much as all that came before."""
+        return self
+
+    def widened(self, width: float) -> TreeMember:
         return self
 
     def model(self) -> SquaredCircuit:

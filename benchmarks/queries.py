@@ -5,14 +5,16 @@
     python benchmarks/queries.py samples --side 28 --units 8 --count 64
     python benchmarks/queries.py masks --side 28 --units 8
     python benchmarks/queries.py roots --units 16 64 256
+    python benchmarks/queries.py blocks --units 100
 
 ``marginals``: half of an image is marginalised. Beside it the likelihood of whole images, and the same
 marginal with a matrix at every layer, as a recursion that squares the circuit has it; with --peer PATH also
 that of cirkit's integrate on its squared Hadamard circuit, imported from there. ``worst``: every other pixel
 is marginalised. ``samples``: beside drawing pixel by pixel with one marginal each, measured at some pixels
 and multiplied. ``masks``: many rows of one mask, and as many masks as rows. ``roots``: a mixture of products,
-whose root has as many units as it has components, beside the same with a matrix at every layer. All in one
-process; the median of --repeats runs; memory is the peak of tensors beyond what was there before the run.
+whose root has as many units as it has components, beside the same with a matrix at every layer.
+``blocks``: a mixture of Gaussians over one block of ten variables, with random masks. All in one process; the
+median of --repeats runs; memory is the peak of tensors beyond what was there before the run.
 """
 
 from __future__ import annotations
@@ -309,11 +311,40 @@ def roots(options: argparse.Namespace) -> None:
         before = (units, found[0])
 
 
+def gaussian_mixture(units: int, variables: int = 10) -> sq.SquaredCircuit:
+    """A mixture of Gaussians with full covariances."""
+    generator = torch.Generator().manual_seed(0)
+    roots = 0.3 * torch.randn(units, variables, variables, generator=generator, dtype=torch.float64)
+    covariances = roots @ roots.mT + 0.1 * torch.eye(variables, dtype=torch.float64)
+    means = 2 * torch.randn(units, variables, generator=generator, dtype=torch.float64)
+    family = sq.MultivariateGaussian.of(means.tolist(), covariances.tolist(), learnable=True)
+    pi = sq.Parameter((units,), sq.Constraint.SIMPLEX, False)
+    circuit = sq.Circuit(sq.Input(tuple(range(variables)), family), root_weights=pi)
+    return sq.SquaredCircuit(circuit.initialise(seed=0)).eval()
+
+
+def blocks_of_variables(options: argparse.Namespace) -> None:
+    """10,000 rows; means of 5,000 rows with a tenth missing; half of the cells missing elsewhere."""
+    line("components", "samples s", "log_prob s", "masked s", "means s", "given s")
+    for units in options.units:
+        model, generator = gaussian_mixture(units), torch.Generator().manual_seed(0)
+        x = model.sample(10_000, seed=0)
+        half, tenth = (torch.rand(x.shape, generator=generator) < share for share in (0.5, 0.1))
+        questions: list[Callable[[], object]] = [
+            partial(model.sample, len(x), seed=0),
+            partial(model.log_prob, x),
+            partial(model.log_prob, x, half),
+            partial(model.impute, x[:5000], tenth[:5000], how="mean"),
+            partial(model.sample, 1, x[:2000], half[:2000], seed=0),
+        ]
+        line(units, *(measure(question, "cpu", options.repeats)[0] for question in questions))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("marginals", "worst", "samples", "masks", "roots"))
+    parser.add_argument("what", choices=("marginals", "worst", "samples", "masks", "roots", "blocks"))
     parser.add_argument("--sides", "--side", type=int, nargs="+", default=[28])
     parser.add_argument("--units", type=int, nargs="+", default=[8])
     parser.add_argument("--products", nargs="+", default=["kronecker", "hadamard"])
@@ -334,8 +365,15 @@ def main() -> None:
     )
     print(f"{options.what}, batch {options.batch}, units {options.units}, {where}, torch {torch.__version__}")
     with torch.no_grad():
-        run = {"marginals": marginals, "worst": worst, "samples": samples, "masks": masks, "roots": roots}
-        run[options.what](options)
+        questions = {
+            "marginals": marginals,
+            "worst": worst,
+            "samples": samples,
+            "masks": masks,
+            "roots": roots,
+        }
+        questions["blocks"] = blocks_of_variables
+        questions[options.what](options)
 
 
 if __name__ == "__main__":

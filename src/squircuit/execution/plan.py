@@ -99,7 +99,7 @@ class InputGroup:
     def folds(self) -> int:
         return len(self.blocks)
 
-    @property
+    @cached_property
     def variables(self) -> tuple[int, ...]:
         """The variable of each fold; StructureError where layers are over several at once."""
         if self.family.dimension > 1:
@@ -115,7 +115,7 @@ class InputGroup:
         """The functions are those of a block family, of one variable or of several."""
         return not isinstance(self.family, Family)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[int, ...]:
         """The variables of all folds, one after the other."""
         return tuple(variable for block in self.blocks for variable in block)

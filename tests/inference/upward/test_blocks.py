@@ -355,3 +355,44 @@ def test_in_single_precision_answers_are_those_of_double_up_to_rounding():
     with torch.no_grad():
         assert torch.allclose(single.log_prob(rows, masks).double(), model.log_prob(rows, masks), atol=1e-4)
         assert torch.allclose(single.mean(rows, masks).double(), model.mean(rows, masks), atol=1e-4)
+
+
+def test_below_a_sum_units_that_are_far_apart_count_each_with_its_own_scale():
+    """One block is e^−20000 smaller in one unit, the other in the other: their products are alike."""
+    far, spread = 200.0, torch.tensor([[1.0, 0.3], [0.3, 1.0]], dtype=torch.float64)
+    means = torch.tensor([[[0.0, 0.0], [far, far]], [[far, far], [0.0, 0.0]]], dtype=torch.float64)
+    blocks = [
+        sq.Input(variables, MultivariateGaussian.of(mean.tolist(), [spread.tolist()] * 2))
+        for variables, mean in zip(((0, 1), (2, 3)), means, strict=True)
+    ]
+    weights = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+    circuit = sq.Circuit(sq.Sum(sq.Hadamard(blocks), weight=weights))
+    model = sq.SquaredCircuit(circuit, dtype=torch.float64).eval()
+    row = torch.tensor([[0.1, -0.2, 0.3, 0.2]], dtype=torch.float64)
+    log_z = _log_of_pairs(means, spread, weights[0], row[0], [True] * 4)
+    for mask in itertools.product([False, True], repeat=4):
+        expected = _log_of_pairs(means, spread, weights[0], row[0], mask) - log_z
+        found = model.log_prob(row, missing=list(mask)).item()
+        assert found == pytest.approx(expected, rel=1e-10, abs=1e-9)
+
+
+def _log_of_pairs(means, spread, weights, row, mask):
+    """log Σ_jk w_j w_k ∏_b ∫ f_j f_k over what is missing of the two blocks, by Gaussian formulas."""
+    logs = (weights[:, None] * weights).log()
+    for b, mean in enumerate(means):
+        seen = [v for v in (0, 1) if not mask[2 * b + v]]
+        left = [v for v in (0, 1) if mask[2 * b + v]]
+        rest = mean[:, left]
+        if seen:
+            part, at = spread[seen][:, seen], row[2 * b : 2 * b + 2][seen]
+            half = torch.distributions.MultivariateNormal(mean[:, seen], part).log_prob(at) / 2
+            logs = logs + half[:, None] + half
+            gain = spread[left][:, seen] @ torch.linalg.inv(part)
+            rest = rest + (at - mean[:, seen]) @ gain.mT
+        if left:
+            within = spread[left][:, left]
+            if seen:
+                within = within - gain @ spread[seen][:, left]
+            apart = rest[:, None] - rest  # equal covariances: the overlap is exp(−|Δ|²/8)
+            logs = logs - torch.einsum("jka,ab,jkb->jk", apart, torch.linalg.inv(within), apart) / 8
+    return float(logs.flatten().logsumexp(dim=0))

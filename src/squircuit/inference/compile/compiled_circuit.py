@@ -116,6 +116,8 @@ class Snapshot:
 
         What interferes is drawn last, one variable of all inputs together.
         """
+        if not any(group.is_block for group in self.plan.input_groups):
+            return
         lacks = missing.tolist()
         for group in self.plan.groups:
             if isinstance(group, SumGroup) and len(group.branches) > 1:

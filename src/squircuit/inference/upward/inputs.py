@@ -98,7 +98,8 @@ class InputMessages:
         """What was taken out of p(y), twice the references of observed variables: (B, d) float64."""
         table = torch.zeros(self.x.shape, dtype=torch.float64, device=self.x.device)
         for variables, scale in self.references.items():
-            hidden = self.missing[:, list(variables)].all(dim=1)
+            several = len(variables) > 1
+            hidden = self.missing[:, list(variables)].all(dim=1) if several else self.missing[:, variables[0]]
             table[:, variables[0]] = torch.where(hidden, 0.0, 2 * scale)
         return table
 

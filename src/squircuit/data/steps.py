@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +77,8 @@ def nearest(values: Number, levels: Sequence[float]) -> Number:
     known = np.asarray(levels, dtype=np.float64)
     middles = (known[1:] + known[:-1]) / 2
     found = known[np.searchsorted(middles, values)]
-    result: Number = np.where(np.isnan(values), values, found)
-    return result
+    result: Any = np.where(np.isnan(values), values, found)
+    return cast(Number, result)
 
 
 def decimals(values: Values, known: Mask, whole: Mask) -> list[Decimals]:

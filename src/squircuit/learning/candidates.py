@@ -13,6 +13,8 @@ KINDS = ("mixtures", "trees")
 ROWS_A_COMPONENT = 4
 """At least, on average."""
 FEW_ROWS = 4000
+"""Below, every row is held out once, in one of the folds; above, a part of the rows is."""
+FOLDS = 5
 WIDTHS = (1.0, 1.5, 2.5)
 """Of few rows Gaussians are too narrow: how much wider they take part."""
 RANK = 3
@@ -45,9 +47,9 @@ def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidat
 
 def _affordable(made: Sequence[Candidate], table: Table, work: float) -> Iterator[Candidate]:
     """The first of them at least, and others as long as there is work left for them."""
-    left = work
+    left, fits = work, FOLDS + 1 if len(table) < FEW_ROWS else 1
     for number, candidate in enumerate(made):
-        cost = candidate.work(len(table), table.schema)
+        cost = fits * candidate.work(len(table), table.schema)
         if cost <= left or not number:
             left -= cost
             yield candidate

@@ -178,9 +178,7 @@ class MixtureFit:
             >>> bool(torch.allclose(fit.widened(4.0).covariances, 4 * fit.covariances))
             True
         """
-        scale = torch.full_like(self.means[0], width**0.5)
-        wide = self.gaussians.scaled(scale, torch.zeros_like(scale))
-        return replace(self, gaussians=replace(wide, means=self.means))
+        return replace(self, gaussians=self.gaussians.widened(width))
 
     def scaled(self, scale: Tensor, shift: Tensor) -> Self:
         """The mixture of rows whose numbers are x · scale + shift."""

@@ -72,7 +72,7 @@ class Candidate(ABC):
 
     @abstractmethod
     def work(self, rows: int, schema: Schema) -> float:
-        """Multiplications that learning takes, about, or in whose time it is done: compared with `minutes`."""
+        """Multiplications that learning takes, about, or in whose time it is done; `minutes` limit them."""
 
 
 @final

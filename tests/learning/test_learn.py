@@ -99,6 +99,23 @@ def test_members_and_their_circuits_are_the_same_density():
         torch.testing.assert_close(found, member.log_prob(table.cells), atol=1e-8, rtol=1e-8)
 
 
+def test_a_wider_member_has_covariances_so_many_times_as_large():
+    table = sq.data.table(RNG.normal(size=(200, 2)))
+    for covariance in ("full", "diagonal", "tied"):
+        one = GaussianMixture(1, covariance).fit(table, None, 1, torch.device("cpu"))
+        wide = one.widened(4.0).model()
+        torch.testing.assert_close(wide.variance(), 4 * one.model().variance())
+        torch.testing.assert_close(wide.mean(), one.model().mean())
+
+
+def test_periodic_columns_are_left_to_trees():
+    angles = {"angle": RNG.uniform(0, 360, 60), "x": RNG.normal(size=60)}
+    table = sq.data.table(angles, {"angle": "periodic:360"})
+    assert {type(one).__name__ for one in candidates(table, ["mixtures", "trees"], 1e12)} == {"Tree"}
+    with pytest.raises(sq.ParameterError, match="Fix: add 'trees'"):
+        learn(table, members=["mixtures"], progress=False)
+
+
 def test_rows_with_gaps_teach_and_are_scored_by_their_marginals():
     data = people()
     data["height"] = np.where(RNG.random(240) < 0.3, np.nan, data["height"])

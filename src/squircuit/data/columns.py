@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, of_each, read_as, shown
-from squircuit.data.steps import STEPS, rounded
+from squircuit.data.steps import MOST_LEVELS, STEPS, nearest, rounded
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Bins, Categorical, Family, Fourier, Hermite, Legendre, Monotone, Transformed
 from squircuit.families.checks import is_finite
@@ -46,6 +46,8 @@ class Column:
         missing: how many cells were missing when the column was inferred.
         step: the resolution of a continuous column, the power of ten (from 10⁻⁶ to 10⁶) of whose multiples
             decoded numbers are; 0: none. The density knows nothing of it: any number may be observed.
+        levels: the different values of a continuous column that has few, in order, of which decoded numbers
+            are the nearest; none: it has many. The density knows nothing of them, either.
 
     Example:
         >>> colour = Column("colour", "categorical", categories=("blue", "green", "red"))
@@ -66,6 +68,7 @@ class Column:
     scale: float = 1.0
     missing: int = 0
     step: float = 0.0
+    levels: tuple[float, ...] = ()
 
     @property
     def is_discrete(self) -> bool:
@@ -181,7 +184,7 @@ class Column:
 
         Args:
             value: a number of the model.
-            exact: it was observed, so it is not rounded to the step of the column.
+            exact: it was observed, so it is not rounded to the step or the levels of the column.
 
         Example:
             >>> price = Column("price", "continuous", step=0.01)
@@ -191,13 +194,23 @@ class Column:
         if math.isnan(value):
             return None
         if not self.is_discrete:
-            number = float(value if exact else rounded(value, self.step))
+            number = float(value if exact else self.rounded(np.float64(value)))
             return int(number) if self.step >= 1 and number.is_integer() else number
         if not (0 <= value < self.size and value == int(value)):
             raise DataError(
                 f"column {self.name!r}: {value!r} is no state. Fix: pass integers 0 to {self.size - 1}."
             )
         return int(value) + int(self.low) if self.kind == "count" else self.categories[int(value)]
+
+    def rounded(self, values: Any) -> Any:
+        """Numbers of a model as the data has them: the nearest levels, or multiples of the step.
+
+        Example:
+            >>> speed = Column("speed", "continuous", levels=(0.0, 6.0032, 7.0015))
+            >>> speed.rounded(np.array([6.4, -0.1, 7.3, np.nan]))
+            array([6.0032, 0.    , 7.0015,    nan])
+        """
+        return nearest(values, self.levels) if self.levels else rounded(values, self.step)
 
     @cached_property
     def _states(self) -> dict[Any, int]:
@@ -287,9 +300,14 @@ def column_from_dict(entry: Mapping[str, Any]) -> Column:
     steps = (0.0, *STEPS) if kind == "continuous" else (0.0,)
     if type(step := fields.get("step", 0.0)) not in (int, float) or step not in steps:
         raise ValueError(f"column {name!r}: its step is neither 0 nor a power of ten")
+    levels = tuple(fields.get("levels", ()))
+    if levels and (kind != "continuous" or len(levels) > MOST_LEVELS or not all(map(is_finite, levels))):
+        raise ValueError(f"column {name!r}: its levels are no finite numbers, or too many")
+    if list(levels) != sorted(set(levels)):
+        raise ValueError(f"column {name!r}: its levels do not increase")
     if type(fields["missing"]) is not int or fields["missing"] < 0:
         raise ValueError(f"column {name!r}: missing is no number of cells")
-    column = Column(**fields | {"categories": tuple(categories)})
+    column = Column(**fields | {"categories": tuple(categories), "levels": levels})
     _require_states(column)
     return column
 

@@ -24,7 +24,7 @@ from squircuit.data.cells import (
     shown,
 )
 from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
-from squircuit.data.steps import ANY, Decimals, decimals, step_of
+from squircuit.data.steps import ANY, Decimals, decimals, levels_of, step_of
 from squircuit.errors import DataError, ParameterError, suggestion
 
 MOST = 4096
@@ -134,6 +134,11 @@ class Facts:
         """The power of ten of which all numbers are multiples; 0: none, or too few to tell."""
         largest = max(abs(self.low), abs(self.high))
         return step_of(self.decimals, self.numbers, len(self.distinct), largest)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The different numbers, where they are few and are there often; none otherwise."""
+        return levels_of(self.distinct, self.numbers) if self.text is None else ()
 
     def categories(self) -> tuple[Any, ...]:
         """The distinct values in order: numbers (integers where they are), or texts if any cell is one."""
@@ -384,7 +389,18 @@ def _continuous(name: str, facts: Facts, source: str) -> Column:
         )
     _refuse_far_numbers(name, facts, source)
     scale = facts.deviation or facts.high - facts.low  # squares of 1e-162 are 0; no model takes them
-    return Column(name, "continuous", (), facts.low, facts.high, facts.mean, scale, facts.missing, facts.step)
+    return Column(
+        name,
+        "continuous",
+        (),
+        facts.low,
+        facts.high,
+        facts.mean,
+        scale,
+        facts.missing,
+        facts.step,
+        facts.levels,
+    )
 
 
 def _refuse_far_numbers(name: str, facts: Facts, source: str) -> None:

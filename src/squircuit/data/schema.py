@@ -277,5 +277,6 @@ def _values(column: Column) -> str:
         return ", ".join(str(category) for category in column.categories[:4]) + more
     if column.kind == "continuous":
         step = f", step {column.step:g}" if column.step else ""
+        step = f", {len(column.levels)} levels" if column.levels else step
         return f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}{step}"
     return f"{column.low:g} … {column.high:g}" + (" (periodic)" if column.kind == "periodic" else "")

@@ -1,8 +1,9 @@
-"""The resolution of numbers: the powers of ten of which all are multiples, and rounding to those."""
+"""The resolution of numbers: their few levels, or the power of ten of which all are multiples."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,11 @@ ENOUGH = 20
 SEVERAL = 10
 """Different numbers that tell a step above 1: whole numbers are often round by chance."""
 
+MOST_LEVELS = 256
+"""Different numbers of a column that are few."""
+REPEATED = 20
+"""Rows for each of them, on average, that show that there are no more."""
+
 Decimals = tuple[int, int]
 """That a column needs, from `COARSEST` to `NONE`: of its numbers as they are, and in single precision."""
 ANY: Decimals = (COARSEST, COARSEST)
@@ -48,6 +54,31 @@ def rounded(values: Number, step: float) -> Number:
     parts = round(1 / step)  # 2542 / 100 is the float that is nearest to 25.42, 2542 · 0.01 need not be
     nearest: Number = np.rint(values / step) * step if step >= 1 else np.rint(values * parts) / parts
     return nearest + 0.0  # 0 in place of −0
+
+
+def levels_of(different: frozenset[Any], count: int) -> tuple[float, ...]:
+    """The levels of a column, in order: its different numbers, where they are few and are there often.
+
+    Args:
+        different: numbers of the column, all of them unless they are many.
+        count: how many there are, the same ones counted.
+
+    Example:
+        >>> levels_of(frozenset({0.0, 6.0032}), 50), levels_of(frozenset({0.0, 6.0032}), 30)
+        ((0.0, 6.0032), ())
+    """
+    if not 2 <= len(different) <= min(MOST_LEVELS, count // REPEATED):
+        return ()
+    return tuple(sorted(float(number) for number in different))
+
+
+def nearest(values: Number, levels: Sequence[float]) -> Number:
+    """The nearest of some levels in order; NaN stays."""
+    known = np.asarray(levels, dtype=np.float64)
+    middles = (known[1:] + known[:-1]) / 2
+    found = known[np.searchsorted(middles, values)]
+    result: Any = np.where(np.isnan(values), values, found)
+    return cast(Number, result)
 
 
 def decimals(values: Values, known: Mask, whole: Mask) -> list[Decimals]:

@@ -19,7 +19,6 @@ from squircuit.data import Column, Rows, Schema, Table, table
 from squircuit.data.cells import Cells, Mask, as_cells
 from squircuit.data.frames import named_columns
 from squircuit.data.schema import Chunk
-from squircuit.data.steps import rounded
 from squircuit.data.tabular import Wishes
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, is_whole, require_unmasked
@@ -316,7 +315,7 @@ def levels(column: Column) -> NDArray[Any]:
 
 
 def decoded(column: Column, values: NDArray[Any], exact: bool = False) -> NDArray[Any]:
-    """Samples of a column in the values of the data; ``exact``: numbers are not rounded to its step."""
+    """Samples of a column in the values of the data; ``exact``: numbers are not rounded."""
     if column.is_discrete:
         return levels(column)[values.astype(np.int64)]
-    return values if exact else rounded(values, column.step)
+    return values if exact else cast(NDArray[Any], column.rounded(values))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from squircuit.data import Table
 from squircuit.errors import ParameterError, suggestion
-from squircuit.learning.members import Candidate, GaussianMixture, Tree, has_spikes
+from squircuit.learning.members import Candidate, GaussianMixture, Tree
 
 KINDS = ("mixtures", "trees")
 """Kinds of candidates."""
 ROWS_A_COMPONENT = 4
 """At least, on average."""
 FEW_ROWS = 4000
+"""Below, every row is held out once, in one of the folds; above, a part of the rows is."""
+FOLDS = 5
+WIDTHS = (1.0, 1.5, 2.5)
+"""Of few rows Gaussians are too narrow: how much wider they take part."""
 RANK = 3
 """Of covariances of low rank."""
 
@@ -23,7 +25,8 @@ def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidat
     """The candidates for a table, the most promising first, as many as fit into some work.
 
     The list is a function of the table's shape and types and of the work alone, so that the same call tries
-    the same candidates wherever it runs.
+    the same candidates wherever it runs. Of columns that are numbers, trees are tried only where mixtures are
+    not: a variable that is in a block of one member and alone in another has no table of marginals.
     """
     if isinstance(kinds, str) or not kinds:
         raise ParameterError(f"members={kinds!r}. Fix: pass a list of kinds, some of {', '.join(KINDS)}.")
@@ -31,18 +34,22 @@ def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidat
         if kind not in KINDS:
             raise ParameterError(f"members: there is no kind {kind!r}. Fix: {suggestion(kind, KINDS)}")
     made: list[Candidate] = []
-    if "mixtures" in kinds:
+    if "mixtures" in kinds and not any(column.kind == "periodic" for column in table.columns):
         made += _small(table) if len(table) < FEW_ROWS else _large(table)
-    if "trees" in kinds:
+    if "trees" in kinds and (not made or not has_numbers(table)):
         made += _trees(table)
+    if not made:
+        raise ParameterError(
+            f"members={list(kinds)!r}: mixtures do not suit columns on a circle. Fix: add 'trees'."
+        )
     return list(_affordable(made, table, work))
 
 
 def _affordable(made: Sequence[Candidate], table: Table, work: float) -> Iterator[Candidate]:
     """The first of them at least, and others as long as there is work left for them."""
-    left = work
+    left, fits = work, FOLDS + 1 if len(table) < FEW_ROWS else 1
     for number, candidate in enumerate(made):
-        cost = candidate.work(len(table), table.schema)
+        cost = fits * candidate.work(len(table), table.schema)
         if cost <= left or not number:
             left -= cost
             yield candidate
@@ -58,7 +65,6 @@ def _small(table: Table) -> list[Candidate]:
     grid = [
         *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0)),
         *_grid((3, 8), ("full",), (0,), (0.3,)),
-        *_binned(table, (5, 15, 2), 64, 3.0),
         *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
         *_grid((15, 5), ("tied",), (32,), (3.0,)),
         *_grid((8, 3), ("low-rank",), (32,), (0.3,)),
@@ -84,16 +90,15 @@ def _large(table: Table) -> list[Candidate]:
     if not has_numbers(table):
         return [GaussianMixture(count, prior=0.3) for count in (50, 20, 100) if count * 20 <= len(table)]
     grid = [
-        *_grid((100,), ("full",), (1000,), (0.3,)),
-        *_binned(table, (100, 30), 256, 0.3),
-        *_grid((200,), ("low-rank",), (64,), (0.3,)),
-        *_grid((50, 200), ("full",), (1000,), (0.3,)),
-        *_grid((100,), ("full",), (0,), (0.3,)),
-        *_grid((400,), ("tied",), (64,), (0.3,)),
-        *_grid((400,), ("full",), (1000,), (0.3,)),
-        *_grid((100,), ("full",), (32,), (0.3,)),
-        *_grid((20,), ("full",), (1000, 0), (0.3,)),
-        *_grid((200,), ("full",), (0, 128), (0.3,)),
+        *_grid((100,), ("full",), (1000,), (0.3,), widths=(1.0,)),
+        *_grid((200,), ("low-rank",), (64,), (0.3,), widths=(1.0,)),
+        *_grid((50, 200), ("full",), (1000,), (0.3,), widths=(1.0,)),
+        *_grid((100,), ("full",), (0,), (0.3,), widths=(1.0,)),
+        *_grid((400,), ("tied",), (64,), (0.3,), widths=(1.0,)),
+        *_grid((400,), ("full",), (1000,), (0.3,), widths=(1.0,)),
+        *_grid((100,), ("full",), (32,), (0.3,), widths=(1.0,)),
+        *_grid((20,), ("full",), (1000, 0), (0.3,), widths=(1.0,)),
+        *_grid((200,), ("full",), (0, 128), (0.3,), widths=(1.0,)),
     ]
     return [one for one in grid if one.components * 20 <= len(table) and _suits(one, table)]
 
@@ -104,25 +109,17 @@ def _grid(
     knots: Sequence[int],
     priors: Sequence[float],
     repeat: int = 0,
+    widths: tuple[float, ...] = WIDTHS,
 ) -> list[GaussianMixture]:
     """Mixtures with all combinations of some settings, for the so many-th time."""
     ranks = {"low-rank": RANK}
     return [
-        GaussianMixture(count, covariance, most, 0, prior, ranks.get(covariance), repeat)
+        GaussianMixture(count, covariance, most, 0, prior, ranks.get(covariance), repeat, widths)
         for most in knots
         for prior in priors
         for covariance in covariances
         for count in counts
     ]
-
-
-def _binned(table: Table, counts: Sequence[int], bins: int, prior: float) -> list[GaussianMixture]:
-    """Mixtures that see columns with spikes as states; none of a table without such columns."""
-    x = np.where(table.missing, np.nan, table.rows)
-    numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
-    if not any(has_spikes(x[:, v]) for v in numbers):
-        return []
-    return [GaussianMixture(count, knots=4 * bins, bins=bins, prior=prior) for count in counts]
 
 
 def _suits(candidate: GaussianMixture, table: Table) -> bool:

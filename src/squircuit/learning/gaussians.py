@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, final
 
 import torch
@@ -95,6 +95,12 @@ class Gaussians(ABC):
     @abstractmethod
     def scaled(self, scale: Tensor, shift: Tensor) -> Self:
         """Those of x · scale + shift, (D,) each."""
+
+    def widened(self, width: float) -> Self:
+        """The same means, and covariances so many times as large."""
+        scale = torch.full_like(self.means[0], width**0.5)
+        wide = self.scaled(scale, torch.zeros_like(scale))
+        return replace(wide, means=self.means)  # type: ignore[type-var]  # all kinds are dataclasses
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,13 @@ from torch import Tensor
 from squircuit.data import Dataset, Rows, Table
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, SquircuitError
-from squircuit.learning.candidates import KINDS, candidates
+from squircuit.learning.candidates import FEW_ROWS, FOLDS, KINDS, candidates
 from squircuit.learning.members import Candidate, Member, part_of
 from squircuit.learning.report import Progress
 from squircuit.learning.stacking import stacking_weights
 from squircuit.models import SquaredCircuit, mixture
 from squircuit.models.training_table import training_table
 
-FEW_ROWS = 4000
-"""Below, every row is held out once, in one of the folds; above, a part of the rows is."""
-FOLDS = 5
 HELD_OUT = 0.1
 MOST_HELD_OUT = 10_000
 """Rows: the weights of some dozens of members are known well enough from these."""
@@ -75,7 +72,7 @@ def learn(
         >>> rng = np.random.default_rng(0)
         >>> height = rng.normal(1.7, 0.1, 300)
         >>> people = {"height": height, "weight": 70 + 60 * (height - 1.7) + rng.gamma(2.0, 4.0, 300)}
-        >>> model = learn(people, progress=False, members=["mixtures"])
+        >>> model = learn(people, progress=False, minutes=0.02)
         >>> model.log_prob([[1.7, 75.0], [1.7, np.nan]]).shape, model.sample(3, seed=0).shape
         (torch.Size([2]), torch.Size([3, 2]))
     """
@@ -99,7 +96,7 @@ class Budget:
     """How long a search may take.
 
     Args:
-        seconds: no candidate is begun after.
+        seconds: that candidates are chosen for; none is begun after twice as many.
     """
 
     seconds: float
@@ -124,7 +121,8 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        return time.monotonic() - self.started > self.seconds
+        """Twice as long as it should take: candidates are chosen by work, so that the clock seldom counts."""
+        return time.monotonic() - self.started > 2 * self.seconds
 
 
 @final
@@ -134,6 +132,7 @@ class Tried:
 
     Args:
         candidate: what was tried.
+        width: the factor of its covariances.
         scores: log-likelihoods of all held-out rows.
         member: what it has learnt, where that was from most rows; None of folds.
         seconds: that it took.
@@ -141,10 +140,15 @@ class Tried:
     """
 
     candidate: Candidate
+    width: float
     scores: Tensor | None
     member: Member | None
     seconds: float
     failed: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.candidate.name + ("" if self.width == 1.0 else f", {self.width:g} times as wide")
 
 
 @final
@@ -187,36 +191,39 @@ class _Search:
             if number and budget.is_spent:
                 break
             try:
-                tried = self._try(candidate, self.seed + number)
+                found = self._try(candidate, self.seed + number)
             except KeyboardInterrupt:
                 if not number:
                     raise
                 break
-            shown.tried(candidate, None if tried.scores is None else tried.scores.mean().item())
-            yield tried
+            scores = [one.scores.mean().item() for one in found if one.scores is not None]
+            shown.tried(candidate, max(scores, default=None))
+            yield from found
 
-    def _try(self, candidate: Candidate, seed: int) -> Tried:
+    def _try(self, candidate: Candidate, seed: int) -> list[Tried]:
         started, member = time.monotonic(), None
         try:
             if self.valid is not None:
                 member = candidate.fit(self.table, self.valid, seed, self.device)
-                scores = member.log_prob(self.valid)
+                scores = _scores(member, candidate, self.valid)
             elif self.has_folds:
                 scores = self._cross_validated(candidate, seed)
             else:
                 ((kept, held),) = self.splits()
                 rows = self.table.cells.take(held)
                 member = candidate.fit(part_of(self.table, kept), rows, seed, self.device)
-                scores = member.log_prob(rows)
+                scores = _scores(member, candidate, rows)
         except SquircuitError as error:
-            return Tried(candidate, None, None, time.monotonic() - started, str(error))
-        return Tried(candidate, scores, member, time.monotonic() - started)
+            return [Tried(candidate, 1.0, None, None, time.monotonic() - started, str(error))]
+        seconds = (time.monotonic() - started) / len(scores)
+        each = zip(candidate.widths, scores, strict=True)
+        return [Tried(candidate, width, score, member, seconds) for width, score in each]
 
     def _cross_validated(self, candidate: Candidate, seed: int) -> Tensor:
-        scores = torch.empty(len(self.table), dtype=torch.float64)
+        scores = torch.empty(len(candidate.widths), len(self.table), dtype=torch.float64)
         for kept, held in self.splits():
             member = candidate.fit(part_of(self.table, kept), None, seed, self.device)
-            scores[held] = member.log_prob(self.table.cells.take(held))
+            scores[:, held] = _scores(member, candidate, self.table.cells.take(held))
         return scores
 
     def held_weights(self) -> Any:
@@ -231,6 +238,11 @@ class _Search:
     def everything(self) -> Table:
         """All rows, with those that weigh the members."""
         return self.table if self.valid is None else joined(self.table, self.valid)
+
+
+def _scores(member: Member, candidate: Candidate, rows: Rows[Any]) -> Tensor:
+    """log p of rows in each width: (W, n)."""
+    return torch.stack([member.widened(width).log_prob(rows) for width in candidate.widths])
 
 
 def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
@@ -249,14 +261,16 @@ def _model(search: _Search, tried: Sequence[Tried], shares: Tensor, shown: Progr
     """The members that have a share, learnt from all rows, as one."""
     table = search.everything()
     kept = [number for number, share in enumerate(shares.tolist()) if share > 0]
-    models = []
+    models, learnt = [], dict[Candidate, Member]()  # one member may take part in several widths
     for place, number in enumerate(kept):
-        one = tried[number]
-        if one.member is None:
-            member = one.candidate.fit(table, None, search.seed + number, search.device)
-        else:
-            member = one.member.refitted(table, search.seed + number)
-        models.append(member.model().to(search.device))
+        one, seed = tried[number], search.seed + number
+        if one.candidate not in learnt:
+            learnt[one.candidate] = (
+                one.candidate.fit(table, None, seed, search.device)
+                if one.member is None
+                else one.member.refitted(table, seed)
+            )
+        models.append(learnt[one.candidate].widened(one.width).model().to(search.device))
         shown.refitted(place + 1, len(kept))
     made = models[0] if len(models) == 1 else mixture(models, shares[kept].tolist())
     made.schema = table.schema
@@ -268,7 +282,7 @@ def _notes(table: Table, search: _Search, tried: Sequence[Tried], shares: Tensor
     how = "given rows" if search.valid is not None else f"{FOLDS} folds" if search.has_folds else "a tenth"
     rows = [
         {
-            "candidate": one.candidate.name,
+            "candidate": one.name,
             "share": share,
             "score": None if one.scores is None else one.scores.mean().item(),
             "seconds": round(one.seconds, 2),

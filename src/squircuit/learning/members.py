@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -27,6 +27,8 @@ STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
 """Of EM: later than its defaults."""
 ITERATIONS = 100
 """Of EM that a mixture takes, about."""
+OVERHEAD = 6e8
+"""Multiplications in the time that learning takes besides, however few rows there are."""
 COMMON = 0.005
 """The share of rows from which a value is a spike."""
 SPIKED = 0.3
@@ -45,6 +47,10 @@ class Member(ABC):
         """The same learnt from these rows, which are more."""
 
     @abstractmethod
+    def widened(self, width: float) -> Member:
+        """The same with covariances so many times as large, where it has some: heavier tails."""
+
+    @abstractmethod
     def model(self) -> SquaredCircuit:
         """As a squared circuit."""
 
@@ -54,9 +60,11 @@ class Candidate(ABC):
 
     Attributes:
         name: in one or two words, for the table that says what was tried.
+        widths: factors of covariances with which it takes part, each at no further cost of learning.
     """
 
     name: str
+    widths: tuple[float, ...] = (1.0,)
 
     @abstractmethod
     def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> Member:
@@ -64,7 +72,7 @@ class Candidate(ABC):
 
     @abstractmethod
     def work(self, rows: int, schema: Schema) -> float:
-        """Multiplications that learning takes, about: what `minutes` is compared with."""
+        """Multiplications that learning takes, about, or in whose time it is done; `minutes` limit them."""
 
 
 @final
@@ -152,6 +160,7 @@ class GaussianMixture(Candidate):
         prior: as for `fit_mixture`.
         rank: of "low-rank".
         repeat: another one of the same, from another start.
+        widths: factors of its covariances with which it takes part; few rows make Gaussians too narrow.
     """
 
     components: int
@@ -161,6 +170,7 @@ class GaussianMixture(Candidate):
     prior: float = 1.0
     rank: int | None = None
     repeat: int = 0
+    widths: tuple[float, ...] = (1.0,)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -202,7 +212,7 @@ class GaussianMixture(Candidate):
     def work(self, rows: int, schema: Schema) -> float:
         numbers = sum(not column.is_discrete for column in schema.columns)
         states = sum(column.size for column in schema.columns if column.is_discrete)
-        return ITERATIONS * 4.0 * rows * self.components * (numbers**2 / 2 + numbers + states)
+        return OVERHEAD + ITERATIONS * 4.0 * rows * self.components * (numbers**2 / 2 + numbers + states)
 
 
 @final
@@ -222,6 +232,9 @@ class GaussianMember(Member):
     def refitted(self, table: Table, seed: int) -> GaussianMember:
         found = self.candidate.refit(table, self.encoding, self.found, seed)
         return GaussianMember(self.candidate, self.encoding, found, self.schema)
+
+    def widened(self, width: float) -> GaussianMember:
+        return replace(self, found=self.found.widened(width)) if width != 1.0 else self
 
     def model(self) -> SquaredCircuit:
         circuit = mixture_circuit(self.found, self.encoding, self.candidate.covariance)
@@ -299,7 +312,7 @@ class Tree(Candidate):
         columns = len(schema.columns)
         inner = 8.0 * self.units**3 * columns
         inputs = 8.0 * self.units * sum(column.size or self.size for column in schema.columns)
-        return 3 * rows * self.epochs * self.components * (inner + inputs)
+        return OVERHEAD + 3 * rows * self.epochs * self.components * (inner + inputs)
 
 
 @final
@@ -315,6 +328,9 @@ class TreeMember(Member):
 
     def refitted(self, table: Table, seed: int) -> TreeMember:
         """As it is: another epoch on a tenth more rows would cost as much as all that came before."""
+        return self
+
+    def widened(self, width: float) -> TreeMember:
         return self
 
     def model(self) -> SquaredCircuit:

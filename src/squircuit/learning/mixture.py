@@ -169,6 +169,17 @@ class MixtureFit:
         tables = self.log_tables.mT.expand(len(seen), -1, -1)
         return torch.cat([natural, tables], 1) if self.layout.states else natural
 
+    def widened(self, width: float) -> Self:
+        """The mixture with all covariances so many times as large, and the same means.
+
+        Example:
+            >>> from squircuit.learning import fit_mixture
+            >>> fit = fit_mixture(torch.randn(100, 2), 1)
+            >>> bool(torch.allclose(fit.widened(4.0).covariances, 4 * fit.covariances))
+            True
+        """
+        return replace(self, gaussians=self.gaussians.widened(width))
+
     def scaled(self, scale: Tensor, shift: Tensor) -> Self:
         """The mixture of rows whose numbers are x · scale + shift."""
         return replace(self, gaussians=self.gaussians.scaled(scale, shift))

@@ -15,7 +15,7 @@ test: $(VENV)/installed  ## lint, types, import contract, tests, doctests, READM
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 quick: $(VENV)/installed  ## under a minute: lint, types, and the tests of the folders that have changed; AGAINST=main
 	$(BIN)/ruff check --quiet .

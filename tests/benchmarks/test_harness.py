@@ -33,6 +33,7 @@ def test_a_tiny_model_gives_a_row(kind, inputs):
     assert math.isfinite(row.loss)
 
 
+@pytest.mark.slow
 def test_a_row_can_be_measured_in_a_process_of_its_own():
     row = measure("ours-landing", TINY, Plan(repeats=2, warm_up=1))
     assert row.problem == ""

@@ -114,6 +114,7 @@ def test_show_infers_the_columns_of_a_file(people):
     assert str(sq.data.scan(people)) in call("data", "show", people).stdout
 
 
+@pytest.mark.slow
 def test_bench_passes_its_arguments_on(capfd):
     call("bench", "--no-such-option", code=2)
     assert "unrecognized arguments: --no-such-option" in capfd.readouterr().err
@@ -126,12 +127,14 @@ def test_reproduce_lists_its_experiments_and_names_the_nearest():
     assert "did you mean 'densities'?" in call("reproduce", "densitys", code=2).stderr
 
 
+@pytest.mark.slow
 def test_reproduce_passes_its_arguments_on(tmp_path, capfd):
     call("reproduce", "marginals", "--sides", "4", "--units", "2", "--repeats", "1", "--out", tmp_path)
     assert "4×4, 4 columns missing: 0 of 5 layers mixed" in capfd.readouterr().out
     assert (tmp_path / "marginals.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_reproduce_and_bench_print_one_document_when_asked(tmp_path, capfd):
     call(
         "reproduce",

@@ -14,6 +14,8 @@ from sphinx.util.inventory import InventoryFile
 
 import squircuit as sq
 
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("site")]  # one worker builds it, once
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PUBLIC = [getattr(sq, name) for name in sq.__all__]

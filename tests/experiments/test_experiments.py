@@ -22,6 +22,7 @@ from setups import Setup
 pytest.importorskip("matplotlib")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["spinner", "spiral"])
 def test_the_density_of_the_noisy_points_integrates_to_one_and_is_that_of_samples(data):
     period, side = densities.PERIODS[data], 120
@@ -184,6 +185,7 @@ def test_rows_of_the_same_data_model_and_seed_are_replaced_and_others_kept(tmp_p
     assert found == [("a", 0, 1.0), ("b", 0, 3.0), ("b", 1, 4.0)]
 
 
+@pytest.mark.slow
 def test_the_figure_of_images_needs_rows_and_shows_the_mean_of_the_seeds(tmp_path, capsys):
     with pytest.raises(SystemExit):
         images.main(["--draw", "--out", str(tmp_path)])
@@ -209,6 +211,7 @@ def test_an_error_of_the_library_ends_an_experiment_in_one_line(monkeypatch):
         record.run(main)
 
 
+@pytest.mark.slow
 def test_the_benchmark_keeps_time_and_memory_of_every_model_and_draws_them(tmp_path, monkeypatch):
     small = [Setup(kind, 2, 8, 4) for kind in ("unitary-kronecker", "squared-hadamard")]
     monkeypatch.setattr(benchmark, "suite", lambda name: small)

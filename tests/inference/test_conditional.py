@@ -144,6 +144,7 @@ def test_intervals_of_estimated_divergences_hold_the_enumerated_ones():
     assert tv.high - tv.low < 0.1
 
 
+@pytest.mark.slow
 def test_gradients_of_marginals_and_conditionals_agree_with_finite_differences():
     for options in ({}, {"product": "hadamard"}, {"unitary": False}, {"tie": 1, "roots": 2}):
         _, model = chain_model(**options)

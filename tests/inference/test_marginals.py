@@ -41,6 +41,7 @@ def positive(circuit, rows, masks):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
 @settings(max_examples=25)

@@ -190,6 +190,7 @@ def test_a_schema_that_describes_no_columns_is_one_error(change):
         sq.data.Schema.from_dict({"columns": [COLUMN | change]})
 
 
+@pytest.mark.slow
 def test_a_structure_of_one_byte_repeated_uses_little_memory(file):
     packed = zlib.compress(b" " * 2**30, 9)
     assert len(packed) < 2**21

@@ -129,6 +129,7 @@ def test_columns_are_transformed_unless_another_kind_is_asked_for():
     assert {type(layer.family) for layer in sq.model_for(rows).structure.inputs} == {sq.Transformed}
 
 
+@pytest.mark.slow
 def test_transformed_columns_fit_skewed_rows_far_better_than_hermite_functions_at_their_mean():
     rows = np.exp(RNG.normal(size=(600, 1)) @ np.ones((1, 2)) + 0.5 * RNG.normal(size=(600, 2)))
     scores = {}
@@ -290,6 +291,7 @@ def test_components_of_a_table_model_are_mixed_with_weights_that_are_learnt():
     assert abs(model.log_partition().item()) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continuous", ["bins", "transformed"])
 def test_samples_of_a_column_with_92_per_cent_zeros_show_as_many(continuous):
     generator = np.random.default_rng(0)

@@ -39,6 +39,7 @@ def test_log_prob_is_the_log_of_the_normalised_density(name, data):
     assert max_error(model.log_prob(rows), expected) < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
 @settings(max_examples=15)
@@ -71,6 +72,7 @@ def test_gradients_of_folded_and_tied_circuits_agree_with_finite_differences(sha
         assert torch.autograd.gradcheck(log_prob, list(model.parameters()), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_learnable_shifts_and_scales_get_gradients():
     families = [sq.Fourier(3, 4.0, learnable=True), sq.Hermite(4, learnable=True), sq.Gaussian(3)]
     circuit = sq.build(sq.regions.linear(3), families, 3, unitary=False, root_weights="learnable", roots=2)

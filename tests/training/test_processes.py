@@ -14,7 +14,7 @@ import squircuit as sq
 
 from . import two_processes as together
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("processes")]  # one worker starts them, once
 
 SRC = str(Path(sq.__file__).resolve().parents[1])
 

@@ -148,6 +148,7 @@ def test_several_root_layers_are_a_mixture_of_which_each_sample_has_one():
     assert follows(samples, circuit, np.zeros(2), np.ones(2, dtype=bool)) > 1e-4
 
 
+@pytest.mark.slow
 def test_chains_deeper_than_pythons_recursion_limit_are_sampled():
     circuit = sq.build(sq.regions.linear(1200), sq.Categorical(2), 2)
     assert sq.SquaredCircuit(circuit).sample(2, seed=0).shape == (2, 1200)

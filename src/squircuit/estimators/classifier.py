@@ -93,7 +93,7 @@ class SquaredCircuitClassifier(ClassifierMixin, CircuitEstimator):
             sample_weight: (n,), how much each row counts, from 0 upwards.
         """
         if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
+            raise ValueError("requires y to be passed, but the target y is None. Fix: call fit(X, y).")
         X = self._validated(X, reset=True)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)

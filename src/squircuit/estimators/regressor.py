@@ -77,7 +77,7 @@ class SquaredCircuitRegressor(RegressorMixin, CircuitEstimator):
             sample_weight: (n,), how much each row counts, from 0 upwards.
         """
         if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
+            raise ValueError("requires y to be passed, but the target y is None. Fix: call fit(X, y).")
         X = self._validated(X, reset=True)
         cells = named_cells(X)
         target = column_or_1d(y, warn=True).astype(np.float64)

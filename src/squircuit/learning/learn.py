@@ -250,7 +250,9 @@ def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
     good = [number for number, one in enumerate(tried) if one.scores is not None]
     if not good:
         reasons = "; ".join(dict.fromkeys(one.failed for one in tried))
-        raise DataError(f"no candidate could learn from these rows: {reasons}")
+        raise DataError(
+            f"no candidate could learn from these rows: {reasons}. Fix: change what is said of them, or pass more."
+        )
     shares = torch.zeros(len(tried), dtype=torch.float64)
     scores = torch.stack([s for one in tried if (s := one.scores) is not None])
     shares[good] = stacking_weights(scores, search.held_weights())

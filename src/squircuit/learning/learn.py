@@ -251,7 +251,7 @@ def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
     if not good:
         reasons = "; ".join(dict.fromkeys(one.failed for one in tried))
         raise DataError(
-            f"no candidate could learn from these rows: {reasons}. Fix: change what is said of them, or pass more."
+            f"no candidate could learn from these rows: {reasons}. Fix: pass other rows, or more."
         )
     shares = torch.zeros(len(tried), dtype=torch.float64)
     scores = torch.stack([s for one in tried if (s := one.scores) is not None])

@@ -1,113 +1,38 @@
-"""squircuit: squared tensor networks and circuits that are normalised by construction."""
+"""squircuit: squared tensor networks and circuits that are normalised by construction.
+
+Folders, and the names of :mod:`squircuit.api`, are imported when they are first asked for: the program shows
+its help and the mistakes of its arguments without waiting for torch. Type checkers read `__init__.pyi`.
+"""
 
 import importlib
 import warnings
-from types import ModuleType
-
-from squircuit import (
-    data,
-    errors,
-    families,
-    inference,
-    learning,
-    networks,
-    optim,
-    plots,
-    presets,
-    regions,
-    scalar,
-    storage,
-    training,
-)
-from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
-from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
-from squircuit.families import (
-    Bins,
-    BSpline,
-    Categorical,
-    Family,
-    Fourier,
-    Gaussian,
-    Hermite,
-    Laguerre,
-    Legendre,
-    Monotone,
-    MultivariateGaussian,
-    Orthonormalised,
-    OrthonormalisedBlock,
-    Transformed,
-)
-from squircuit.inference import (
-    CircuitDistribution,
-    Estimate,
-    Marginals,
-    fidelity,
-    kl_divergence,
-    marginal,
-    overlap,
-    partition,
-    total_variation,
-)
-from squircuit.learning import learn, stack
-from squircuit.models import SquaredCircuit, image_model, load, mixture, model_for, table_model
-from squircuit.properties import (
-    Report,
-    Verdict,
-    are_compatible,
-    check,
-    is_basis_decomposable,
-    is_decomposable,
-    is_deterministic,
-    is_orthogonal,
-    is_regular_orthogonal,
-    is_smooth,
-    is_structured_decomposable,
-    is_unitary,
-    satisfies_u1,
-    satisfies_u2,
-    satisfies_u3,
-    satisfies_u4,
-)
-from squircuit.reference import evaluate, inner_product, integrate
-from squircuit.regions import RegionGraph
-from squircuit.training import History, TrainingConfig, fit
-from squircuit.transforms import Unitarised, conjugate, multiply, square, unitarise, unroll
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    # the folders
+_FOLDERS = [
     "data", "errors", "families", "inference", "learning", "networks", "optim", "plots", "presets", "regions",
     "scalar", "storage", "training",
-    # input functions
-    "BSpline", "Bins", "Categorical", "Family", "Fourier", "Gaussian", "Hermite", "Laguerre", "Legendre",
-    "Monotone", "MultivariateGaussian", "Orthonormalised", "OrthonormalisedBlock", "Transformed",
-    # circuits
-    "Circuit", "Constraint", "Hadamard", "Input", "Kronecker", "Layer", "Parameter", "RegionGraph",
-    "Sum", "build",
-    # properties
-    "Report", "Verdict", "are_compatible", "check", "is_basis_decomposable", "is_decomposable",
-    "is_deterministic", "is_orthogonal", "is_regular_orthogonal", "is_smooth", "is_structured_decomposable",
-    "is_unitary", "satisfies_u1", "satisfies_u2", "satisfies_u3", "satisfies_u4",
-    # what a circuit means
-    "evaluate", "inner_product", "integrate", "marginal", "partition",
-    # circuit to circuit
-    "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
-    # models, and what they answer
-    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
-    "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model", "total_variation",
-    # training
-    "History", "TrainingConfig", "fit", "learn", "stack",
-    # errors
-    "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> ModuleType:
-    """``squircuit.estimators`` when first asked for: it needs scikit-learn; and names of before."""
+def __getattr__(name: str) -> Any:
+    """A folder or a name of the API when it is first asked for."""
     if name == "units":
         warnings.warn("sq.units is now sq.scalar. Fix: use that name", DeprecationWarning, stacklevel=2)
-        return scalar
-    if name == "estimators":
-        return importlib.import_module("squircuit.estimators")
-    raise AttributeError(f"module 'squircuit' has no attribute {name!r}")
+        name = "scalar"
+    if name in (*_FOLDERS, "estimators"):  # the last needs scikit-learn
+        return importlib.import_module(f"squircuit.{name}")
+    if name.startswith("_") and name != "__all__":
+        raise AttributeError(f"module 'squircuit' has no attribute {name!r}")
+    api = importlib.import_module("squircuit.api")
+    if name == "__all__":
+        return [*_FOLDERS, *api.__all__]
+    if name not in api.__all__:
+        raise AttributeError(f"module 'squircuit' has no attribute {name!r}")
+    globals().update({public: getattr(api, public) for public in api.__all__})
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

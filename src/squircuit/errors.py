@@ -12,6 +12,9 @@ from typing import Any, Self, TypeGuard, final
 
 import numpy as np
 
+LONGEST = 240
+"""Characters of another library's message that are worth repeating."""
+
 
 @final
 @dataclass(frozen=True)
@@ -194,3 +197,19 @@ def is_whole(value: object, least: float = -math.inf, most: float = math.inf) ->
         (True, False, False, False)
     """
     return type(value) is not bool and isinstance(value, Integral) and least <= int(value) <= most
+
+
+def printable(text: object, most: int = LONGEST) -> str:
+    """Any text as one line of characters that a terminal shows, cut where it is long.
+
+    Files may hold line ends, which would break a log, and codes that clear or colour a terminal: all white
+    space becomes a space, and other characters that cannot be seen are written as Python writes them.
+
+    Example:
+        >>> print(printable("two\\n lines, \\x1b[31mred"), printable("x" * 99, most=5))
+        two lines, \\x1b[31mred xxxx…
+    """
+    words = " ".join(str(text)[: 4 * most].split())
+    if not words.isprintable():
+        words = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    return words if len(words) <= most else words[: most - 1] + "…"

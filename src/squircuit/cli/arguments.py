@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
-from squircuit.data import names
 from squircuit.errors import ParameterError
-from squircuit.execution.memory import free_bytes, require_memory
+
+DATA_SETS = (
+    "mnist", "fashion-mnist", "nltcs", "plants", "baudio", "dna", "digits", "ring", "spinner", "spiral",
+)  # fmt: skip
+"""What `squircuit.data.names` lists, for shells, which do not wait until torch is imported."""
 
 
 def one_of(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -32,7 +34,9 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File of a mode
 DataName = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A file, a folder of images, or a name.", autocompletion=one_of(names)
+        metavar="DATA",
+        help="A file, a folder of images, or a name.",
+        autocompletion=one_of(lambda: DATA_SETS),
     ),
 ]
 Part = Annotated[
@@ -54,34 +58,8 @@ Safe = Annotated[
     bool,
     typer.Option("--safe", help="In CSV, put ' before texts that spreadsheets would run, such as =1+1."),
 ]
-CELL = 100
-"""Bytes that a cell needs as a number, as an object of Python, and as text."""
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
-
-
-def chosen_device(text: str) -> torch.device:
-    """The device that the user wants, if it is there."""
-    if text == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if text not in ("cpu", "cuda"):
-        raise ParameterError(f"--device {text}: not known. Fix: cpu, cuda or auto.")
-    if text == "cuda" and not torch.cuda.is_available():
-        raise ParameterError("--device cuda: there is no CUDA device here. Fix: --device cpu.")
-    return torch.device(text)
-
-
-def require_room(count: int, rows: int, columns: int) -> None:
-    """Refuse so many samples of each of some rows as the memory does not hold.
-
-    Example:
-        >>> require_room(2**40, 1, 4)
-        Traceback (most recent call last):
-        squircuit.errors.ParameterError: -n 1099511627776: this needs about 4.4e+05 GB of memory, and ...
-    """
-    row = max(1, rows) * columns * CELL
-    most = (free_bytes() or 0) // row
-    fix = f"several calls of at most -n {most}, each with another --seed and --out" if most else "fewer rows"
-    require_memory(count * row, f"-n {count}", fix)
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
 
 def pairs(texts: list[str], option: str) -> dict[str, str]:

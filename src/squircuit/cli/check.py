@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 
 from squircuit.circuits import Circuit, Constraint
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.circuits.summary import summary, table
-from squircuit.cli.arguments import Json
 from squircuit.cli.reading import open_model
 from squircuit.cli.report import Report
 from squircuit.errors import FormatError
@@ -26,16 +24,11 @@ MOST = 8
 
 
 def check(
-    file: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, a run, or a circuit as .json.")],
-    as_json: Json = False,
+    *,
+    file: Path,
+    as_json: bool,
 ) -> None:
-    """Every property of a model with its reason, exact log Z, parameters, and weights off their manifold.
-
-    Examples:
-
-    - squircuit check mnist.safetensors
-    - squircuit check circuit.json --json
-    """
+    """The work of the command `check`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
     if file.suffix.lower() == ".json":
         model, circuit = None, _circuit(file)

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 from torch import Tensor
 
-from squircuit.cli.arguments import (
-    DataName,
-    Device,
-    Json,
-    ModelFile,
-    Part,
-    Safe,
-    Seed,
-    chosen_device,
-    one_of,
-    require_room,
-)
+from squircuit.cli.machine import chosen_device, require_room
 from squircuit.cli.masks import image_mask
 from squircuit.cli.reading import is_image, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
@@ -39,49 +27,29 @@ from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError
 from squircuit.inference.imputation import HOW
 from squircuit.models import SquaredCircuit
+from squircuit.progress import shown
 
 IMAGES = 8
 """Images that are completed unless told otherwise."""
 
 
 def complete(
-    model: ModelFile,
-    data: DataName,
-    mask: Annotated[
-        str | None, typer.Option(help="Pixels to fill: left, right, top, bottom, center, random:P.")
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="Only the first rows; default 8 images, all of a table.")
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="mean or mode (each cell by itself), or sample (jointly).",
-            autocompletion=one_of(lambda: HOW),
-        ),
-    ] = "sample",
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Completions of each row.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
-    safe: Safe = False,
-    part: Part = "test",
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
+    *,
+    model: Path,
+    data: str,
+    mask: str | None,
+    rows: int | None,
+    method: str,
+    count: int,
+    out: Path | None,
+    safe: bool,
+    part: str,
+    seed: int,
+    device: str,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Fill in what is missing: empty cells of a table, or masked pixels, given all that is known.
-
-    A sample is drawn from the exact conditional distribution. The mode is the most probable state of each
-    cell by itself, or where its density is highest; the mean that of each cell by itself, of counts and
-    pixels the nearest whole number, of categories, which have none, the most probable one. Samples and modes
-    have the resolution of the data, such as two decimals, and so have means where it is whole numbers; cells
-    that are known stay as they are.
-
-    Examples:
-
-    - squircuit complete people.safetensors gaps.csv --out filled.csv
-    - squircuit complete people.safetensors gaps.csv --method mode
-    - squircuit complete mnist.safetensors mnist --mask left --rows 8 -n 3 --out completed.png
-    """
+    """The work of the command `complete`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
     require_place(out, (".csv", ".npy", *PICTURES), read=(model, data))
     _require_method(method, count)
@@ -95,7 +63,8 @@ def complete(
     masked = _masked(opened, found, mask, data, seed)
     require_room(count, *masked.x.shape)
     require_mass(opened)
-    filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
+    with shown("filling", not quiet):
+        filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
     flat = filled.transpose(0, 1).flatten(0, 1)
     exact = _unrounded(opened, masked.missing, method).repeat_interleave(count, dim=0)
     names, values, cells = schema_of(opened).names, decoded(opened, flat, exact), int(masked.missing.sum())

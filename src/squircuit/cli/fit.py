@@ -6,14 +6,14 @@ import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from squircuit import presets
-from squircuit.cli.arguments import DataName, Device, Json, chosen_device, one_of, pairs
+from squircuit.cli.arguments import pairs
+from squircuit.cli.machine import chosen_device
 from squircuit.cli.options import Options, options
 from squircuit.cli.reading import described, is_streamed, open_data, part_rows, require_path, sample_of
 from squircuit.cli.report import FAILED, INTERRUPTED, Report, plain
@@ -33,67 +33,35 @@ from squircuit.training.loop import DivergedWarning
 
 
 def fit(
+    *,
     context: typer.Context,
-    data: DataName,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the model; default DATA.safetensors, where that is new.")
-    ] = None,
-    valid: Annotated[
-        str | None, typer.Option(help="File of validation rows; else some are held out.")
-    ] = None,
-    run: Annotated[Path | None, typer.Option(help="Folder for checkpoints and the history.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
-    config: Annotated[Path | None, typer.Option(help="File of options: TOML, YAML or JSON.")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Options by name: {', '.join(presets.names())}.", autocompletion=one_of(presets.names)
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any option; may be repeated.")
-    ] = None,
-    units: Annotated[int | None, typer.Option(help="Width of the model; default by the data.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes through the data at most.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows in a step.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights and of the order of rows.")] = None,
-    device: Device = "auto",
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=TYPE", help="Type of a column: count, continuous, periodic:360, drop, …"),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column that says how much each row counts; it is not modelled."),
-    ] = None,
-    stream: Annotated[
-        bool,
-        typer.Option("--stream", help="Read .npy or Parquet batch by batch; large files always are."),
-    ] = False,
-    minutes: Annotated[
-        float | None, typer.Option(help="Of the search for a table's density; default by its size.")
-    ] = None,
-    as_json: Json = False,
+    data: str,
+    out: Path | None,
+    valid: str | None,
+    run: Path | None,
+    resume: bool,
+    config: Path | None,
+    preset: str | None,
+    set_: list[str] | None,
+    units: int | None,
+    epochs: int | None,
+    lr: float | None,
+    batch: int | None,
+    seed: int | None,
+    device: str,
+    columns: list[str] | None,
+    weights: str | None,
+    stream: bool,
+    minutes: float | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Learn the density of a data set or a file, and save it.
-
-    The types of columns are inferred; empty cells are missing. Of a table, many densities are tried and
-    mixed, weighed by rows that they have not seen (sq.learn). With an option of a circuit or of its training
-    (--units, --epochs, --set, --preset, --run, …) one circuit on a tree of the columns is trained instead.
-    Images and named data sets always get one circuit; it has the weights of the best validation.
-
-    Examples:
-
-    - squircuit fit people.csv
-    - squircuit fit survey.csv --weights household_weight
-    - squircuit fit wind.csv --out wind.safetensors --columns angle=periodic:360 --set average=0.99
-    - squircuit fit mnist --preset best --device cuda --out mnist.safetensors --run runs/mnist
-    """
+    """The work of the command `fit`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
     flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
     texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
     chosen, place = options(data, preset, config, texts), chosen_device(device)
+    training = replace(chosen.training, progress=chosen.training.progress and not quiet)
     require_place(out, (".safetensors",) if out and out.suffix else ())
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
@@ -113,7 +81,8 @@ def fit(
     wants_circuit = bool(set(texts) - {"seed"} or config or preset or run)
     if isinstance(source, Table) and len(source.shape) == 1 and not (streamed or wants_circuit):
         searched = _weighted(source, counts), None if held is None else _weighted(held, valid_counts)
-        model = learn(*searched, minutes=minutes, seed=chosen.training.seed, device=place)
+        how = {"minutes": minutes, "seed": training.seed, "progress": training.progress}
+        model = learn(*searched, **how, device=place)
         found = _learnt(model, data, source)
         model.save(file, {"command": context.obj["command"], "data": data, **model.notes})
         report.say(f"held out  {loss_text(found['valid'])} nats a row, log Z {log_z_text(found['log_z'])}")
@@ -133,7 +102,7 @@ def fit(
             model,
             rows,
             held,
-            chosen.training,
+            training,
             weights=None if streamed else counts,
             valid_weights=valid_counts,
             run=run,

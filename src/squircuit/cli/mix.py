@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import torch
 import typer
 
-from squircuit.cli.arguments import Json
 from squircuit.cli.reading import open_model
 from squircuit.cli.report import Report
 from squircuit.cli.writing import require_place
@@ -18,24 +16,14 @@ from squircuit.training.history import log_z_text
 
 
 def mix(
+    *,
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Two models or runs, or more.")],
-    out: Annotated[Path, typer.Option(help="File of the mixture, such as both.safetensors.")],
-    weights: Annotated[
-        str | None, typer.Option(help="Of the models, such as 2,1; divided by their sum. Default equal.")
-    ] = None,
-    as_json: Json = False,
+    files: list[Path],
+    out: Path,
+    weights: str | None,
+    as_json: bool,
 ) -> None:
-    """One model of several: p(x) = Σₘ wₘ pₘ(x), exact and normalised like each of them.
-
-    Models of the same data that were trained from different seeds err in different places: their mixture
-    never scores below the mean of their scores, and mostly above the best where they are about equal.
-
-    Examples:
-
-    - squircuit mix a.safetensors b.safetensors --out both.safetensors
-    - squircuit mix runs/a runs/b runs/c --weights 2,1,1 --out all.safetensors
-    """
+    """The work of the command `mix`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
     if len(files) < 2:
         raise ParameterError(f"only {files[0]} is given. Fix: name two models or more.")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import typer
 
 from squircuit import plots
 from squircuit.circuits.region_graph import region_graph
-from squircuit.cli.arguments import Json, ModelFile, Seed, one_of, require_room
+from squircuit.cli.commands.plot import KINDS
+from squircuit.cli.machine import require_room
 from squircuit.cli.reading import is_image, open_model
 from squircuit.cli.report import Report
 from squircuit.cli.writing import PICTURES, require_images, require_place, write_figure, write_images
@@ -20,30 +19,20 @@ from squircuit.storage.atomic import replace
 from squircuit.training import History
 from squircuit.training.checkpoint import RunFolder
 
-KINDS = ("curves", "samples", "density", "circuit", "regions")
 DRAWINGS = ("circuit", "regions")
 """Which are drawn as SVG, without matplotlib."""
 
 
 def plot(
-    model: ModelFile,
-    what: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}.", autocompletion=one_of(lambda: KINDS))],
-    out: Annotated[Path, typer.Option(help="File: .png, .pdf or .svg; of circuit and regions .svg.")],
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Samples that are drawn.")] = 64,
-    seed: Seed = 0,
-    as_json: Json = False,
+    *,
+    model: Path,
+    what: str,
+    out: Path,
+    count: int,
+    seed: int,
+    as_json: bool,
 ) -> None:
-    """Draw a model or a run.
-
-    Curves are of the training; samples of models of images; density of models of two variables, and of
-    others the distribution of each by itself.
-
-    Examples:
-
-    - squircuit plot runs/mnist --what curves --out curves.png
-    - squircuit plot mnist.safetensors --what samples -n 100 --out samples.png
-    - squircuit plot people.safetensors --what circuit --out circuit.svg
-    """
+    """The work of the command `plot`, see :mod:`squircuit.cli.commands`."""
     if what not in KINDS:
         raise ParameterError(f"--what {what}: not known. Fix: one of {', '.join(KINDS)}.")
     require_place(out, (".svg",) if what in DRAWINGS else PICTURES)

@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
-import torch
 import typer
 from typer.core import TyperGroup
 
 import squircuit
-from squircuit.cli import check, complete, data, fit, harness, mix, plot, sample, score
+from squircuit.cli import harness
+from squircuit.cli.commands import check, complete, data, fit, mix, plot, sample, score
 from squircuit.cli.report import INTERRUPTED, NOBODY_READS, UNEXPECTED, WRONG_INPUT
-from squircuit.errors import SquircuitError, in_shell
-from squircuit.storage.words import printable
+from squircuit.errors import SquircuitError, in_shell, printable
 
 TRACEBACK = "--traceback"
 LONGEST = 600
@@ -108,14 +107,14 @@ def _close_output() -> None:
 
 def _unexpected(error: BaseException) -> str:
     """What no command foresaw, in one line."""
-    if isinstance(error, torch.OutOfMemoryError):
+    kind = type(error).__name__
+    if kind == "OutOfMemoryError":  # of torch, which is not imported for this
         return "the GPU has too little memory. Fix: fewer units, a smaller batch, or --device cpu."
     said = " ".join(str(error).split())
     if isinstance(error, MemoryError) or "can't allocate memory" in said:
         return (
             f"too little memory{_in_brackets(said)}. Fix: fewer units, a smaller batch, fewer rows at once."
         )
-    kind = type(error).__name__
     if isinstance(error, OSError):
         return (
             f"{kind}: {said[:LONGEST]}. Fix: look at the file or device: has it room, may you write to it? "

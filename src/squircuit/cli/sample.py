@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import typer
 from torch import Tensor
 
-from squircuit.cli.arguments import Device, Json, ModelFile, Safe, Seed, chosen_device, require_room
+from squircuit.cli.machine import chosen_device, require_room
 from squircuit.cli.reading import open_model, read_rows, schema_of
 from squircuit.cli.report import Report
 from squircuit.cli.score import require_mass
@@ -25,30 +23,22 @@ from squircuit.cli.writing import (
 )
 from squircuit.data import Rows
 from squircuit.models import SquaredCircuit
+from squircuit.progress import shown
 
 
 def sample(
-    model: ModelFile,
-    count: Annotated[
-        int, typer.Option("-n", "--count", min=0, help="Samples; with --given for each of its rows.")
-    ] = 64,
-    given: Annotated[str | None, typer.Option(help="File of rows whose empty cells are to be drawn.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
-    safe: Safe = False,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
+    *,
+    model: Path,
+    count: int,
+    given: str | None,
+    out: Path | None,
+    safe: bool,
+    seed: int,
+    device: str,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Exact samples, in the words of the data; without --out as CSV on standard output.
-
-    Numbers have the resolution of the data, such as two decimals; those of --given stay as they are.
-
-    Examples:
-
-    - squircuit sample people.safetensors -n 100 --out people-like.csv
-    - squircuit sample people.safetensors -n 5 --given half-known.csv
-    - squircuit sample mnist.safetensors -n 64 --seed 1 --out samples.png
-    """
+    """The work of the command `sample`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
     require_place(out, (".csv", ".npy", *PICTURES))
     opened = open_model(model, chosen_device(device))
@@ -57,7 +47,8 @@ def sample(
     rows = None if given is None else read_rows(opened, given)
     require_room(count, 1 if rows is None else len(rows.x), opened.structure.num_variables)
     require_mass(opened)
-    drawn = _drawn(opened, count, rows, seed)
+    with shown("drawing", not quiet):
+        drawn = _drawn(opened, count, rows, seed)
     exact = None if rows is None else ~rows.missing.repeat_interleave(count, dim=0)
     names, cells = schema_of(opened).names, decoded(opened, drawn, exact)
     if out is not None and is_picture(out):

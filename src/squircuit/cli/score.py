@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import typer
 from torch import Tensor
 
-from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Safe, Seed, chosen_device
+from squircuit.cli.machine import chosen_device
 from squircuit.cli.masks import named_mask
 from squircuit.cli.reading import is_image, open_model, read_rows
 from squircuit.cli.report import Report
@@ -19,6 +18,7 @@ from squircuit.cli.writing import as_csv, require_place, write_array
 from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit
+from squircuit.progress import shown, steps
 from squircuit.storage.atomic import replace
 from squircuit.training.history import log_z_text
 
@@ -27,33 +27,26 @@ BLOCK = 2**19
 
 
 def score(
-    model: ModelFile,
-    data: DataName,
-    out: Annotated[Path | None, typer.Option(help="File for log p of every row: .csv or .npy.")] = None,
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(help="Marginalise a column, or of images left, right, top, bottom, center, random:P."),
-    ] = None,
-    safe: Safe = False,
-    part: Part = "test",
-    device: Device = "auto",
-    seed: Seed = 0,
-    as_json: Json = False,
+    *,
+    model: Path,
+    data: str,
+    out: Path | None,
+    missing: list[str] | None,
+    safe: bool,
+    part: str,
+    device: str,
+    seed: int,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Log-likelihoods of rows, exact and normalised; empty cells are marginalised.
-
-    Examples:
-
-    - squircuit score people.safetensors new.csv --out scores.csv
-    - squircuit score people.safetensors new.csv --missing income
-    - squircuit score mnist.safetensors mnist --part valid --json
-    """
+    """The work of the command `score`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
     require_place(out, (".csv", ".npy"), read=(model, data))
     opened = open_model(model, chosen_device(device))
     rows = read_rows(opened, data, part)
     rows = Rows(rows.x, rows.missing | named_mask(opened, missing or [], len(rows.x), seed))
-    found = scored(opened, rows)
+    with shown("scoring", not quiet):
+        found = scored(opened, rows)
     if out is not None:
         _write(out, found.log_prob.tolist(), safe)
     report.say(score_text(found.to_dict()) + (f"\nsaved  {out}" if out else ""))
@@ -114,7 +107,8 @@ def scored(model: SquaredCircuit, rows: Rows[Tensor]) -> Score:
     step = max(1, BLOCK // rows.x.shape[1])
     blocks = [rows.take(slice(start, start + step)) for start in range(0, len(rows), step)]
     log_z = require_density(model)
-    log_p = torch.cat([_log_prob(model, block) for block in blocks])
+    sizes = [len(block) for block in blocks]
+    log_p = torch.cat([_log_prob(model, block) for block in steps(blocks, sizes)])
     _require_numbers(log_p)
     observed = max(1, int((~rows.missing).sum()))
     bits = -float(log_p.sum()) / (observed * math.log(2)) if is_image(model) else None

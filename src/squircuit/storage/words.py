@@ -5,27 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from squircuit.errors import SquircuitError
+from squircuit.errors import printable as printable
 
-MOST = 240
-"""Characters of another library's message that are worth repeating."""
 SOME, SHORT = 8, 40
 """Names that a message lists, and characters of each."""
-
-
-def printable(text: object, most: int = MOST) -> str:
-    """Any text as one line of characters that a terminal shows, cut where it is long.
-
-    Files may hold line ends, which would break a log, and codes that clear or colour a terminal: all white
-    space becomes a space, and other characters that cannot be seen are written as Python writes them.
-
-    Example:
-        >>> print(printable("two\\n lines, \\x1b[31mred"), printable("x" * 99, most=5))
-        two lines, \\x1b[31mred xxxx…
-    """
-    words = " ".join(str(text)[: 4 * most].split())
-    if not words.isprintable():
-        words = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
-    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def listed(names: Iterable[object]) -> str:

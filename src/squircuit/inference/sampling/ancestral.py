@@ -31,7 +31,7 @@ from torch import Tensor
 from squircuit.execution.plan import Branch, InputGroup, Key, ProductGroup, SumGroup, Use
 from squircuit.inference.compile.schedule import Form
 from squircuit.inference.evidence import Evidence, distinct_masks
-from squircuit.inference.sampling.draws import InputDraws, draw_index
+from squircuit.inference.sampling.draws import InputDraws, draw_index, squares
 from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward import contraction
 from squircuit.inference.upward.block_inputs import block_family
@@ -270,7 +270,7 @@ class Walk:
             return _normalised(evaluate_group(self.messages.snapshot, group, (fold,), x).value[0].T)
         variable = group.variables[fold]
         points, table = self.draws.points(variable), self.draws.table(group, fold)
-        drawn = points.draw(_masses((environment @ table).unsqueeze(1)), self.uniform())
+        drawn = self.draws.draw(group, fold, environment, self.uniform())
         x = torch.where(self.missing[:, variable], drawn, self.x[:, variable])
         self.x[:, variable] = x
         if points.panels is None:
@@ -300,11 +300,11 @@ def _combined(branch: Branch, weight: Tensor | None, values: list[Tensor]) -> Te
 
 def _masses(value: Tensor) -> Tensor:
     """Σ_k |v_k|²: (B, K, J) → (B, J)."""
-    squares = value.real.square() + value.imag.square() if value.is_complex() else value.square()
-    return squares.sum(dim=1)
+    return squares(value).sum(dim=1)
 
 
 def _normalised(value: Tensor) -> Tensor:
     """Rows of norm 1, or zero: (B, K)."""
-    norm = torch.linalg.vector_norm(value, dim=1, keepdim=True)
+    parts = torch.view_as_real(value.resolve_conj()).flatten(1) if value.is_complex() else value
+    norm = torch.linalg.vector_norm(parts, dim=1, keepdim=True)
     return torch.where(norm > 0, value / norm, 0.0)

@@ -105,7 +105,8 @@ def _entries(snapshot: Snapshot) -> int:
         if not domain.is_discrete and snapshot.is_alone(variable):
             panels = 2 * len(breakpoints(snapshot, variable))
             alone = snapshot.has_units_alone(variable)
-            widest = max(widest, panels if alone else panels * POINTS * max(snapshot.plan.pools))
+            units = max(snapshot.plan.pools)
+            widest = max(widest, panels if alone else max(panels, units * max(units, POINTS)))
     return widest
 
 

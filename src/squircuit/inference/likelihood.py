@@ -18,9 +18,10 @@ from squircuit.inference.evidence import (
     require_positive,
 )
 from squircuit.inference.normalisation import require_density
-from squircuit.inference.upward.batches import batches, blocks
+from squircuit.inference.upward.batches import batches, blocks, is_mixed, mixed_blocks
 from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.messages import Messages, log_total, log_totals, messages
+from squircuit.inference.upward.mixed import MixedMessages
 from squircuit.inference.upward.unit_scales import log_totals_by_unit, needs_unit_scales, without_unit_scales
 
 
@@ -146,6 +147,12 @@ def _parts(
     snapshot: Snapshot, evidence: Evidence, together: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """log p(m, y), references, whether digits are in doubt, and the rows, batch by batch."""
+    if together and is_mixed(snapshot, evidence):
+        for rows in mixed_blocks(snapshot, evidence):
+            inputs = InputMessages(snapshot, evidence.x[rows], evidence.missing[rows])
+            mixed = MixedMessages(inputs)
+            yield log_totals(mixed), inputs.reference_table(), mixed.doubtful, rows
+        return
     for batch in batches(snapshot, evidence, together):
         schedule = snapshot.schedule(evidence.missing[batch])
         for rows in blocks(batch, schedule):

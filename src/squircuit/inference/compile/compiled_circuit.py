@@ -13,7 +13,7 @@ from torch import Tensor
 from squircuit.circuits import Circuit
 from squircuit.execution.inputs import FamilyValues
 from squircuit.execution.network import Network
-from squircuit.execution.plan import InputGroup, Plan, SumGroup, make_plan
+from squircuit.execution.plan import Group, InputGroup, Plan, SumGroup, make_plan
 from squircuit.execution.precision import double
 from squircuit.inference.compile.joined_tree import JoinedCircuit
 from squircuit.inference.compile.schedule import Form, Schedule, Schedules, below_alternatives
@@ -134,6 +134,18 @@ class Snapshot:
         """Only squares of units are asked of all input layers over a variable, and no inner products."""
         suffices = self.plan.squares_suffice
         return all((group.units, group.writes[fold]) in suffices for group, fold in self.inputs[variable])
+
+    @property
+    def is_tree_of_sums(self) -> bool:
+        """Sums of one input each, down to input layers over single variables, whose inner products count."""
+        suffice = self.plan.squares_suffice
+
+        def fits(group: Group) -> bool:
+            if isinstance(group, InputGroup):
+                return not (group.is_block or any((group.units, place) in suffice for place in group.writes))
+            return isinstance(group, SumGroup) and len(group.branches) == 1
+
+        return all(fits(group) for group in self.plan.groups)
 
     @property
     def has_alternatives(self) -> bool:

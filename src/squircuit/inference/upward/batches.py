@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.compile.schedule import Schedule
 from squircuit.inference.evidence import Evidence, distinct_masks
+from squircuit.progress import steps
 
 BLOCK = {"cpu": 2**21, "cuda": 2**26}  #: numbers in one intermediate result; larger ones are cut
 STEP_COST = {"cpu": 2e6, "cuda": 1e9}  #: what starting a step costs, in multiplications
@@ -27,6 +29,30 @@ def batches(snapshot: Snapshot, evidence: Evidence, together: bool = True) -> It
         masks = [(evidence.missing[0], torch.arange(len(evidence), device=evidence.x.device))]
     for _, rows in masks:
         yield rows
+
+
+def is_mixed(snapshot: Snapshot, evidence: Evidence) -> bool:
+    """There are so many masks that rows are best computed by :mod:`squircuit.inference.upward.mixed`.
+
+    That has three steps a layer whatever the masks, and vectors of rows that need none.
+    """
+    if not snapshot.is_tree_of_sums or evidence.missing.stride(0) == 0:
+        return False
+    packed = np.packbits(evidence.missing.cpu().numpy(), axis=1)
+    masks = len(np.unique(packed.view(np.dtype((np.void, packed.shape[1])))))
+    shown = snapshot.schedule(torch.zeros_like(evidence.missing[:1]))
+    step = STEP_COST.get(evidence.x.device.type, STEP_COST["cuda"])
+    apart = step * (masks - 1) * len(shown.steps)
+    return apart > shown.operations() * len(evidence) + 3 * step * len(snapshot.schedules.layers)
+
+
+def mixed_blocks(snapshot: Snapshot, evidence: Evidence) -> Iterator[Tensor]:
+    """Rows in blocks for which intermediate results of mixed messages stay bounded."""
+    rows = torch.arange(len(evidence), device=evidence.x.device)
+    widest = max((stack.shape[0] * stack.shape[1] for stack in snapshot.plan.stacks), default=1)
+    size = max(1, block_size(rows.device) // max(widest, 1))
+    sizes = [min(size, len(rows) - start) for start in range(0, len(rows), size)]
+    return steps(torch.split(rows, size), sizes)
 
 
 def blocks(rows: Tensor, schedule: Schedule, entries: int = 1) -> Iterator[Tensor]:

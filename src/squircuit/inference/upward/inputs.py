@@ -113,7 +113,7 @@ class InputMessages:
         """∫ ℓ ℓᴴ where the variable is missing, ℓ ℓᴴ where it is not: (F, B or 1, K, K)."""
         if group.is_block:
             return self._block_matrices(group, folds, weighted)
-        integral = self._weighted(group, folds) if weighted else self._grams(group, folds)
+        integral = self._weighted(group, folds) if weighted else self.grams(group, folds)
         if all(self._missing_in[group.variables[f]][0] for f in folds):
             return rescaled(integral, matrix=True)
         missing = self._columns(self.missing, group, folds)  # (F, B)
@@ -188,7 +188,7 @@ class InputMessages:
         rows = [self.nodes.rows[group.variables[f]] for f in folds]
         return evaluate_group(self.snapshot, group, folds, self.nodes.points[rows])
 
-    def _grams(self, group: InputGroup, folds: Slots) -> Tensor:
+    def grams(self, group: InputGroup, folds: Slots) -> Tensor:
         """W (∫ φ φᴴ) Wᴴ, the identity if the circuit is normalised: (F, 1, K, K)."""
         if self.snapshot.is_normalised:
             identity = torch.eye(group.units, dtype=self.snapshot.dtype, device=self.snapshot.device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial, reduce
-from typing import final
+from typing import Protocol, final
 
 import torch
 from torch import Tensor
@@ -56,19 +56,6 @@ class Messages:
         """Rows in which terms of a matrix have cancelled so far that few digits are left."""
         for step in schedule.steps:
             self.found.append(self._inputs(step) if isinstance(step.group, InputGroup) else self._inner(step))
-
-    def total(self) -> tuple[Tensor, Tensor]:
-        """Σ_r π_r R_rr over the root units as t and s with t·e^s: (B,) each."""
-        return _weighted_sum(*self.totals())
-
-    def totals(self) -> tuple[Tensor, Tensor]:
-        """The same of each of the M circuits that are mixed: (B, M) each."""
-        mixture = torch.split(self.snapshot.mixture, list(self.snapshot.components))
-        parts = [
-            _weighted_sum(squares * pi, scale)
-            for (squares, scale), pi in zip(self.root_squares(), mixture, strict=True)
-        ]
-        return torch.stack([total for total, _ in parts], dim=1), torch.stack([s for _, s in parts], dim=1)
 
     def root_squares(self) -> list[tuple[Tensor, Tensor]]:
         """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""
@@ -328,14 +315,34 @@ def messages(
     return Messages(inputs, schedule)
 
 
-def log_total(found: Messages) -> Tensor:
-    """log of the total of some messages, −inf where it is zero: (B,)."""
-    return _log_of(*found.total())
+class Roots(Protocol):
+    """Messages that have come up to the roots."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+
+    def root_squares(self) -> list[tuple[Tensor, Tensor]]:
+        """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""
 
 
-def log_totals(found: Messages) -> Tensor:
+def log_total(found: Roots) -> Tensor:
+    """log Σ_r π_r R_rr over the root units, −inf where it is zero: (B,)."""
+    return _log_of(*_weighted_sum(*_totals(found)))
+
+
+def log_totals(found: Roots) -> Tensor:
     """The same of each of the circuits that are mixed: (B, M)."""
-    return _log_of(*found.totals())
+    return _log_of(*_totals(found))
+
+
+def _totals(found: Roots) -> tuple[Tensor, Tensor]:
+    """Σ_r π_r R_rr over the root units of each of the M circuits as t and s with t·e^s: (B, M) each."""
+    mixture = torch.split(found.snapshot.mixture, list(found.snapshot.components))
+    parts = [
+        _weighted_sum(squares * pi, scale)
+        for (squares, scale), pi in zip(found.root_squares(), mixture, strict=True)
+    ]
+    return torch.stack([total for total, _ in parts], dim=1), torch.stack([s for _, s in parts], dim=1)
 
 
 def _log_of(total: Tensor, scale: Tensor) -> Tensor:

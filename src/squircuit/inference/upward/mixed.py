@@ -1,0 +1,244 @@
+"""Messages of rows that lack different variables, each row with vectors and matrices where it needs them.
+
+At a layer the rows that show all of its variables have a vector, the others a matrix
+(:mod:`squircuit.inference.compile.schedule`). Where every row has a mask of its own, neither is a layer's
+alone: so vectors are computed of all rows, with some valid value in place of what is missing, and matrices of
+those rows that lack something below the layer, the rows alike in which factors they lack something of
+together. A binary sum has three such patterns, however many masks there are; and where few cells are missing
+most rows have vectors at most layers. Each row is computed with about as many multiplications as alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from squircuit.execution.plan import Branch, InputGroup, Key, SumGroup
+from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.compile.schedule import Form
+from squircuit.inference.upward import contraction
+from squircuit.inference.upward.inputs import InputMessages
+from squircuit.inference.upward.messages import CANCELLED, Messages
+from squircuit.inference.upward.sandwiches import weigh_beside_identity, weigh_pair
+from squircuit.inference.upward.scaled_message import rescaled_units, squared
+
+Booleans: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Matrices:
+    """∫ ℓ ℓᴴ of a layer in the rows that lack something below it.
+
+    Args:
+        lacking: of all rows, whether they do: (B,).
+        value: (m, K, K) of those; (1, K, K) if it is the same of all; None: the identity of all.
+        scale: (m,), or None where it is 0.
+        place: the place of every row in the value, (B,); None where it is the same of all.
+    """
+
+    lacking: Booleans
+    value: Tensor | None
+    scale: Tensor | None = None
+    place: NDArray[np.int64] | None = None
+
+
+@final
+class MixedMessages:
+    """The messages of a circuit that is a tree of sums, for rows with any masks.
+
+    Args:
+        inputs: the input layers at these rows.
+        watched: the integrals of input layers are kept, to be differentiated by, see :attr:`leaves`.
+
+    Attributes:
+        leaves: of every input layer with rows that lack its variable, these rows, (m,), and ∫ ℓ ℓᴴ in each of
+            them, (m, K, K), if watched: the derivatives of log p in them tell the variable's distribution.
+        doubtful: rows in which terms of a matrix have cancelled so far that few digits are left, (B,).
+    """
+
+    def __init__(self, inputs: InputMessages, watched: bool = False) -> None:
+        self.snapshot: Snapshot = inputs.snapshot
+        self._inputs, self._watched = inputs, watched
+        self._missing: Booleans = inputs.missing.cpu().numpy()
+        shown = self.snapshot.schedules((Form.VECTOR,) * self._missing.shape[1])
+        self._vectors = Messages(inputs, shown)
+        self.leaves: dict[tuple[InputGroup, int], tuple[Tensor, Tensor]] = {}
+        self.doubtful = torch.zeros(len(inputs.x), dtype=torch.bool, device=inputs.x.device)
+        self._matrices: dict[Key, _Matrices] = {}
+        self._squares: dict[Key, tuple[Tensor, Tensor, Tensor]] = {}
+        for group in self.snapshot.plan.groups:
+            if isinstance(group, InputGroup):
+                self._input(group)
+            else:
+                assert isinstance(group, SumGroup)
+                self._sum(group)
+
+    def root_squares(self) -> list[tuple[Tensor, Tensor]]:
+        """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""
+        lacking = self.snapshot.log_scales or (0.0,) * len(self.snapshot.plan.roots)
+        found = [self._root(key) for key in self.snapshot.plan.roots]
+        return [(value, scale + 2 * more) for (value, scale), more in zip(found, lacking, strict=True)]
+
+    def _root(self, key: Key) -> tuple[Tensor, Tensor]:
+        value, scale = (part.T for part in self._shown_squares(key))
+        if key not in self._squares:
+            return value, scale
+        rows, hidden, hidden_scale = self._squares[key]
+        return value.index_copy(0, rows, hidden.T.contiguous()), scale.index_copy(0, rows, hidden_scale.T)
+
+    def _shown_squares(self, key: Key) -> tuple[Tensor, Tensor]:
+        """|ℓ_k|² of rows that lack nothing; of others something of no meaning: (K, B) twice."""
+        step, row = self._vectors.schedule.places[key]
+        value, scale = self._vectors.found[step]
+        squares = squared(type(self._vectors.found[step])(value[row : row + 1], scale[row : row + 1]))
+        return squares.value[0], squares.scale[0]
+
+    # ------------------------------------------------------------------ layers
+
+    def _input(self, group: InputGroup) -> None:
+        grams = None if self._is_identity else self._inputs.grams(group, range(group.folds)).squeeze(1)
+        for fold, variable in enumerate(group.variables):
+            lacking = self._missing[:, variable]
+            if not lacking.any():
+                continue
+            key = group.units, group.writes[fold]
+            if not self._watched:
+                self._matrices[key] = _Matrices(lacking, None if grams is None else grams[fold : fold + 1])
+                continue
+            rows = np.flatnonzero(lacking)
+            like = self.snapshot.stacks[0].new_zeros(0, dtype=self.snapshot.dtype)
+            gram = torch.eye(group.units).to(like) if grams is None else grams[fold].detach()
+            leaf = gram.expand(len(rows), -1, -1).clone().requires_grad_()
+            self.leaves[group, fold] = self._index(rows), leaf
+            self._matrices[key] = _Matrices(lacking, leaf, None, _places(rows, len(lacking)))
+
+    @property
+    def _is_identity(self) -> bool:
+        return self.snapshot.is_normalised
+
+    def _sum(self, group: SumGroup) -> None:
+        weights = self.snapshot.network.weight(self.snapshot.stacks, group.weight)
+        each = torch.split(weights, 1) if len(weights) > 1 else (weights,) * group.folds
+        for fold in range(group.folds):
+            self._layer(group, fold, each[fold])
+
+    def _layer(self, group: SumGroup, fold: int, weight: Tensor) -> None:
+        """A layer's matrices, or squares where these are enough."""
+        key, branch = (group.units, group.writes[fold]), group.branches[0]
+        keys = [(k, slots[fold]) for k, slots in branch.factors]
+        below = [self._matrices.get(k) for k in keys]
+        if all(matrices is None for matrices in below):
+            return
+        is_squared = key in self.snapshot.plan.squares_suffice
+        parts, scales, chosen = [], [], []
+        for rows, pattern in _patterns(below, len(self._missing)):
+            index = self._index(rows)
+            vectors, matrices, scale = self._factors(keys, pattern, rows, index)
+            value = _weighed(branch, weight, vectors, matrices, is_squared)
+            parts.append(value.expand(-1, len(rows)) if is_squared else value.expand(len(rows), -1, -1))
+            scales.append(scale)
+            chosen.append(rows)
+        rows, value, scale = np.concatenate(chosen), torch.cat(parts, dim=int(is_squared)), torch.cat(scales)
+        if is_squared:
+            squares = rescaled_units(value, scale.unsqueeze(0))
+            self._doubt(rows, weight, value.detach().amax(dim=0))
+            self._squares[key] = self._index(rows), squares.value, squares.scale
+            return
+        # the largest entry of a square is on its diagonal
+        largest = value.detach().diagonal(dim1=1, dim2=2).real.amax(dim=1)
+        divisor = torch.where(largest > 0, largest, 1.0)
+        self._doubt(rows, weight, largest)
+        lacking = np.zeros(len(self._missing), dtype=bool)
+        lacking[rows] = True
+        self._matrices[key] = _Matrices(
+            lacking, value * (1 / divisor)[:, None, None], scale + divisor.log(), _places(rows, len(lacking))
+        )
+
+    def _factors(
+        self, keys: list[Key], pattern: list[_Matrices | None], rows: NDArray[np.int64], index: Tensor
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor], Tensor]:
+        """Vectors, matrices and the log-scale of all together in rows with the same pattern."""
+        vectors: dict[int, Tensor] = {}
+        matrices: dict[int, Tensor] = {}
+        scale = self.snapshot.mixture.new_zeros(len(rows))
+        for i, (key, hidden) in enumerate(zip(keys, pattern, strict=True)):
+            if hidden is None:
+                step, row = self._vectors.schedule.places[key]
+                value, scales = self._vectors.found[step]
+                vectors[i] = value[row].index_select(1, index).unsqueeze(0)
+                scale = scale + 2 * scales[row].index_select(0, index)
+            elif hidden.value is not None:
+                matrices[i] = hidden.value.unsqueeze(0)
+                if hidden.place is not None:
+                    places = self._index(hidden.place[rows])
+                    matrices[i] = hidden.value.index_select(0, places).unsqueeze(0)
+                    scale = scale if hidden.scale is None else scale + hidden.scale.index_select(0, places)
+        return vectors, matrices, scale
+
+    @torch.no_grad()
+    def _doubt(self, rows: NDArray[np.int64], weight: Tensor, largest: Tensor) -> None:
+        """Where W R Wᴴ is much smaller than W and R are: see :class:`Messages`."""
+        size = torch.linalg.vector_norm(weight, dim=2).square().amax()
+        limit = CANCELLED[self.snapshot.mixture.dtype] * size
+        self.doubtful[self._index(rows)] |= largest < limit
+
+    def _index(self, rows: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(rows).to(self._inputs.x.device)
+
+
+def _patterns(
+    below: list[_Matrices | None], count: int
+) -> Iterator[tuple[NDArray[np.int64], list[_Matrices | None]]]:
+    """Rows that lack something of the same factors, of which the matrices count and of the others vectors."""
+    code = np.zeros(count, dtype=np.int64)
+    for i, matrices in enumerate(below):
+        if matrices is not None:
+            code += matrices.lacking.astype(np.int64) << i
+    for number in np.unique(code):
+        if number:
+            yield (
+                np.flatnonzero(code == number),
+                [m if number >> i & 1 else None for i, m in enumerate(below)],
+            )
+
+
+def _places(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The place of each of all rows among some of them."""
+    places = np.zeros(count, dtype=np.int64)
+    places[rows] = np.arange(len(rows))
+    return places
+
+
+def _weighed(
+    branch: Branch,
+    weight: Tensor,
+    vectors: dict[int, Tensor],
+    matrices: dict[int, Tensor],
+    is_squared: bool,
+) -> Tensor:
+    """W R Wᴴ of a layer: (m or 1, K, K), or its diagonal, (K, m or 1)."""
+    if branch.kind == "kronecker" and len(branch.widths) == 2 and vectors.keys() | matrices.keys() == {0, 1}:
+        factors = [vectors[i][0] if i in vectors else matrices[i][0] for i in (0, 1)]
+        rows = max(len(factor) if factor.ndim == 3 else factor.shape[1] for factor in factors)
+        factors = [f.expand(rows, -1, -1) if f.ndim == 3 else f for f in factors]
+        return _closed(weigh_pair(weight[0], *factors), is_squared)
+    if branch.kind == "kronecker" and len(branch.widths) == 2 and len(vectors) == 1:
+        ((place, vector),) = vectors.items()
+        return _closed(weigh_beside_identity(weight[0], vector[0], place), is_squared)
+    close = contraction.diagonal if is_squared else contraction.sandwich
+    if branch.kind == "kronecker":
+        return contraction.weigh_matrices(weight, branch.widths, vectors, matrices, close)[0]
+    has_identity = len(vectors) + len(matrices) < len(branch.widths)
+    return contraction.weigh_entrywise(
+        weight, list(vectors.values()), list(matrices.values()), has_identity, close
+    )[0]
+
+
+def _closed(value: Tensor, is_squared: bool) -> Tensor:
+    return value.diagonal(dim1=1, dim2=2).real.T if is_squared else value

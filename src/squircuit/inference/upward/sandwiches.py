@@ -1,0 +1,111 @@
+"""W (R₁ ⊗ R₂) Wᴴ of many rows with a backward pass by hand: few large products, and nothing kept but these.
+
+R is a matrix of each row, Hermitian, or r rᴴ of a vector. The gradient of what comes out is Hermitian, too,
+because log p is asked of squares only; so ∂A of A R Aᴴ is 2 G A R.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.execution.derivatives import require_first
+
+
+def weigh_pair(weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """W (R₁ ⊗ R₂) Wᴴ: (K, K₁·K₂), and for each factor a vector (K_i, n) or matrices (n, K_i, K_i).
+
+    Returns:
+        (n, K, K). One of the factors is a matrix.
+    """
+    units = len(weight)
+    widths = [len(factor) if factor.ndim == 2 else factor.shape[1] for factor in (first, second)]
+    shaped = weight.reshape(units, *widths)
+    if first.ndim == 3 and second.ndim == 3:
+        found: Tensor = _Both.apply(shaped, first, second)  # type: ignore[no-untyped-call]
+        return found
+    vector, matrix = (first, second) if first.ndim == 2 else (second, first)
+    order = (1, 0, 2) if first.ndim == 2 else (2, 0, 1)  # the vector's index first
+    found = _Beside.apply(shaped.permute(order), vector, matrix)  # type: ignore[no-untyped-call]
+    return found
+
+
+def weigh_beside_identity(weight: Tensor, vector: Tensor, place: int) -> Tensor:
+    """The same where one factor is the identity of all rows, and the one at this place, 0 or 1, a vector."""
+    units, width = len(weight), len(vector)
+    other = weight.shape[1] // width
+    shaped = weight.reshape(units, *((width, other) if place == 0 else (other, width)))
+    order = (1, 0, 2) if place == 0 else (2, 0, 1)
+    found: Tensor = _Beside.apply(shaped.permute(order), vector, None)  # type: ignore[no-untyped-call]
+    return found
+
+
+@final
+class _Beside(torch.autograd.Function):
+    """A R Aᴴ with A = Σ_c W_c r_c: (C, K, L), (C, n), (n, L, L) or None, the identity → (n, K, K)."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, vector: Tensor, matrix: Tensor | None) -> Tensor:
+        flat = weight.reshape(len(weight), -1)
+        half = (vector.T @ flat).reshape(-1, *weight.shape[1:])  # A, (n, K, L)
+        whole = half if matrix is None else half @ matrix
+        ctx.save_for_backward(flat, vector, half, whole)
+        ctx.has_matrix = matrix is not None
+        return whole @ half.mH
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        require_first()
+        flat, vector, half, whole = ctx.saved_tensors
+        to_weight, to_vector, to_matrix = ctx.needs_input_grad
+        found: list[Tensor | None] = [None, None, None]
+        if to_weight or to_vector:
+            down = (2 * gradient @ whole).flatten(1)  # (n, K·L)
+            if to_weight:
+                found[0] = (vector.conj() @ down).reshape(-1, *half.shape[1:])
+            if to_vector:
+                found[1] = (down @ flat.mH).T
+        if to_matrix and ctx.has_matrix:
+            found[2] = half.mH @ (gradient @ half)
+        return tuple(found)
+
+
+@final
+class _Both(torch.autograd.Function):
+    """Σ W_kab R₁_aα R₂_bβ W*_lαβ: (K, A, B), (n, A, A), (n, B, B) → (n, K, K)."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        units, a, b = weight.shape
+        n = len(first)
+        lead = weight.transpose(0, 1).reshape(a, units * b)
+        whole = first.conj().reshape(n * a, a) @ lead  # R is Hermitian: (n·A, K·B)
+        whole = whole.reshape(n, a * units, b) @ second
+        whole = whole.reshape(n, a, units, b).transpose(1, 2).reshape(n * units, a * b)
+        ctx.save_for_backward(weight, first, second, whole)
+        return (whole @ weight.reshape(units, a * b).mH).reshape(n, units, units)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        require_first()
+        weight, first, second, whole = ctx.saved_tensors
+        (units, a, b), n = weight.shape, len(first)
+        found: list[Tensor | None] = [None, None, None]
+        if ctx.needs_input_grad[0]:
+            flat = gradient.transpose(0, 1).reshape(units, n * units)
+            found[0] = (2 * flat @ whole).reshape(units, a, b)
+        down = gradient.reshape(n * units, units) @ weight.reshape(units, a * b)  # G W, (n·K, A·B)
+        if ctx.needs_input_grad[1]:
+            beside = (down.reshape(n, units * a, b) @ second).reshape(n, units, a, b)
+            turned = beside.transpose(1, 2).reshape(n * a, units * b)
+            lead = weight.permute(0, 2, 1).reshape(units * b, a).conj()
+            found[1] = (turned @ lead).reshape(n, a, a).mT
+        if ctx.needs_input_grad[2]:
+            beside = down.reshape(n, units, a, b).transpose(1, 2).reshape(n, a, units * b)
+            beside = (first.conj() @ beside).reshape(n, a * units, b)
+            turned = beside.mT.reshape(n * b, a * units)
+            lead = weight.transpose(0, 1).reshape(a * units, b).conj()
+            found[2] = (turned @ lead).reshape(n, b, b).mT
+        return tuple(found)

@@ -10,7 +10,7 @@ most rows have vectors at most layers. Each row is computed with about as many m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
@@ -71,6 +71,7 @@ class MixedMessages:
         self.leaves: dict[tuple[InputGroup, int], tuple[Tensor, Tensor]] = {}
         self.doubtful = torch.zeros(len(inputs.x), dtype=torch.bool, device=inputs.x.device)
         self._matrices: dict[Key, _Matrices] = {}
+        self._turned: dict[int, tuple[Sequence[Tensor], Sequence[Tensor]]] = {}
         self._squares: dict[Key, tuple[Tensor, Tensor, Tensor]] = {}
         for group in self.snapshot.plan.groups:
             if isinstance(group, InputGroup):
@@ -125,10 +126,12 @@ class MixedMessages:
     def _sum(self, group: SumGroup) -> None:
         weights = self.snapshot.network.weight(self.snapshot.stacks, group.weight)
         each = torch.split(weights, 1) if len(weights) > 1 else (weights,) * group.folds
-        for fold in range(group.folds):
-            self._layer(group, fold, each[fold])
+        with torch.no_grad():  # the largest |W_k|² of each layer, see `_doubt`
+            sizes = torch.linalg.vector_norm(weights, dim=2).square().amax(dim=1).expand(group.folds)
+        for fold, size in enumerate(sizes.unbind()):
+            self._layer(group, fold, each[fold], size)
 
-    def _layer(self, group: SumGroup, fold: int, weight: Tensor) -> None:
+    def _layer(self, group: SumGroup, fold: int, weight: Tensor, size: Tensor) -> None:
         """A layer's matrices, or squares where these are enough."""
         key, branch = (group.units, group.writes[fold]), group.branches[0]
         keys = [(k, slots[fold]) for k, slots in branch.factors]
@@ -147,13 +150,13 @@ class MixedMessages:
         rows, value, scale = np.concatenate(chosen), torch.cat(parts, dim=int(is_squared)), torch.cat(scales)
         if is_squared:
             squares = rescaled_units(value, scale.unsqueeze(0))
-            self._doubt(rows, weight, value.detach().amax(dim=0))
+            self._doubt(rows, size, value.detach().amax(dim=0))
             self._squares[key] = self._index(rows), squares.value, squares.scale
             return
         # the largest entry of a square is on its diagonal
         largest = value.detach().diagonal(dim1=1, dim2=2).real.amax(dim=1)
         divisor = torch.where(largest > 0, largest, 1.0)
-        self._doubt(rows, weight, largest)
+        self._doubt(rows, size, largest)
         lacking = np.zeros(len(self._missing), dtype=bool)
         lacking[rows] = True
         self._matrices[key] = _Matrices(
@@ -169,22 +172,29 @@ class MixedMessages:
         scale = self.snapshot.mixture.new_zeros(len(rows))
         for i, (key, hidden) in enumerate(zip(keys, pattern, strict=True)):
             if hidden is None:
-                step, row = self._vectors.schedule.places[key]
-                value, scales = self._vectors.found[step]
-                vectors[i] = value[row].index_select(1, index).unsqueeze(0)
-                scale = scale + 2 * scales[row].index_select(0, index)
+                value, scales = self._vector(key)
+                vectors[i] = value.index_select(0, index)
+                scale = scale + 2 * scales.index_select(0, index)
             elif hidden.value is not None:
-                matrices[i] = hidden.value.unsqueeze(0)
+                matrices[i] = hidden.value
                 if hidden.place is not None:
                     places = self._index(hidden.place[rows])
-                    matrices[i] = hidden.value.index_select(0, places).unsqueeze(0)
+                    matrices[i] = hidden.value.index_select(0, places)
                     scale = scale if hidden.scale is None else scale + hidden.scale.index_select(0, places)
         return vectors, matrices, scale
 
+    def _vector(self, key: Key) -> tuple[Tensor, Tensor]:
+        """The vectors of a layer, (B, K), and their log-scales, (B,)."""
+        step, row = self._vectors.schedule.places[key]
+        if step not in self._turned:
+            value, scale = self._vectors.found[step]
+            self._turned[step] = value.mT.contiguous().unbind(), scale.unbind()
+        values, scales = self._turned[step]
+        return values[row], scales[row]
+
     @torch.no_grad()
-    def _doubt(self, rows: NDArray[np.int64], weight: Tensor, largest: Tensor) -> None:
+    def _doubt(self, rows: NDArray[np.int64], size: Tensor, largest: Tensor) -> None:
         """Where W R Wᴴ is much smaller than W and R are: see :class:`Messages`."""
-        size = torch.linalg.vector_norm(weight, dim=2).square().amax()
         limit = CANCELLED[self.snapshot.mixture.dtype] * size
         self.doubtful[self._index(rows)] |= largest < limit
 
@@ -200,12 +210,10 @@ def _patterns(
     for i, matrices in enumerate(below):
         if matrices is not None:
             code += matrices.lacking.astype(np.int64) << i
-    for number in np.unique(code):
-        if number:
-            yield (
-                np.flatnonzero(code == number),
-                [m if number >> i & 1 else None for i, m in enumerate(below)],
-            )
+    for number in range(1, 4) if len(below) == 2 else np.unique(code[code > 0]).tolist():
+        rows = np.flatnonzero(code == number)
+        if len(rows):
+            yield rows, [m if number >> i & 1 else None for i, m in enumerate(below)]
 
 
 def _places(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -224,19 +232,21 @@ def _weighed(
 ) -> Tensor:
     """W R Wᴴ of a layer: (m or 1, K, K), or its diagonal, (K, m or 1)."""
     if branch.kind == "kronecker" and len(branch.widths) == 2 and vectors.keys() | matrices.keys() == {0, 1}:
-        factors = [vectors[i][0] if i in vectors else matrices[i][0] for i in (0, 1)]
-        rows = max(len(factor) if factor.ndim == 3 else factor.shape[1] for factor in factors)
-        factors = [f.expand(rows, -1, -1) if f.ndim == 3 else f for f in factors]
+        factors = [vectors[i] if i in vectors else matrices[i] for i in (0, 1)]
+        rows = max(len(factor) for factor in factors)
+        factors = [f.expand(rows, *f.shape[1:]) for f in factors]
         return _closed(weigh_pair(weight[0], *factors), is_squared)
     if branch.kind == "kronecker" and len(branch.widths) == 2 and len(vectors) == 1:
         ((place, vector),) = vectors.items()
-        return _closed(weigh_beside_identity(weight[0], vector[0], place), is_squared)
+        return _closed(weigh_beside_identity(weight[0], vector, place), is_squared)
     close = contraction.diagonal if is_squared else contraction.sandwich
+    known = {i: vector.T.unsqueeze(0) for i, vector in vectors.items()}
+    hidden = {i: matrix.unsqueeze(0) for i, matrix in matrices.items()}
     if branch.kind == "kronecker":
-        return contraction.weigh_matrices(weight, branch.widths, vectors, matrices, close)[0]
+        return contraction.weigh_matrices(weight, branch.widths, known, hidden, close)[0]
     has_identity = len(vectors) + len(matrices) < len(branch.widths)
     return contraction.weigh_entrywise(
-        weight, list(vectors.values()), list(matrices.values()), has_identity, close
+        weight, list(known.values()), list(hidden.values()), has_identity, close
     )[0]
 
 

@@ -15,14 +15,13 @@ from squircuit.execution.derivatives import require_first
 
 
 def weigh_pair(weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """W (R₁ ⊗ R₂) Wᴴ: (K, K₁·K₂), and for each factor a vector (K_i, n) or matrices (n, K_i, K_i).
+    """W (R₁ ⊗ R₂) Wᴴ: (K, K₁·K₂), and for each factor vectors (n, K_i) or matrices (n, K_i, K_i).
 
     Returns:
         (n, K, K). One of the factors is a matrix.
     """
     units = len(weight)
-    widths = [len(factor) if factor.ndim == 2 else factor.shape[1] for factor in (first, second)]
-    shaped = weight.reshape(units, *widths)
+    shaped = weight.reshape(units, first.shape[1], second.shape[1])
     if first.ndim == 3 and second.ndim == 3:
         found: Tensor = _Both.apply(shaped, first, second)  # type: ignore[no-untyped-call]
         return found
@@ -34,7 +33,7 @@ def weigh_pair(weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 def weigh_beside_identity(weight: Tensor, vector: Tensor, place: int) -> Tensor:
     """The same where one factor is the identity of all rows, and the one at this place, 0 or 1, a vector."""
-    units, width = len(weight), len(vector)
+    units, width = len(weight), vector.shape[1]
     other = weight.shape[1] // width
     shaped = weight.reshape(units, *((width, other) if place == 0 else (other, width)))
     order = (1, 0, 2) if place == 0 else (2, 0, 1)
@@ -44,12 +43,12 @@ def weigh_beside_identity(weight: Tensor, vector: Tensor, place: int) -> Tensor:
 
 @final
 class _Beside(torch.autograd.Function):
-    """A R Aᴴ with A = Σ_c W_c r_c: (C, K, L), (C, n), (n, L, L) or None, the identity → (n, K, K)."""
+    """A R Aᴴ with A = Σ_c W_c r_c: (C, K, L), (n, C), (n, L, L) or None, the identity → (n, K, K)."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, vector: Tensor, matrix: Tensor | None) -> Tensor:
         flat = weight.reshape(len(weight), -1)
-        half = (vector.T @ flat).reshape(-1, *weight.shape[1:])  # A, (n, K, L)
+        half = (vector @ flat).reshape(-1, *weight.shape[1:])  # A, (n, K, L)
         whole = half if matrix is None else half @ matrix
         ctx.save_for_backward(flat, vector, half, whole)
         ctx.has_matrix = matrix is not None
@@ -64,9 +63,9 @@ class _Beside(torch.autograd.Function):
         if to_weight or to_vector:
             down = (2 * gradient @ whole).flatten(1)  # (n, K·L)
             if to_weight:
-                found[0] = (vector.conj() @ down).reshape(-1, *half.shape[1:])
+                found[0] = (vector.mH @ down).reshape(-1, *half.shape[1:])
             if to_vector:
-                found[1] = (down @ flat.mH).T
+                found[1] = down @ flat.mH
         if to_matrix and ctx.has_matrix:
             found[2] = half.mH @ (gradient @ half)
         return tuple(found)

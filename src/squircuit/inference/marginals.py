@@ -17,9 +17,13 @@ from squircuit.inference.compile.compiled_circuit import Snapshot, constant
 from squircuit.inference.coordinates import Coordinate, even_points
 from squircuit.inference.coordinates import coordinates as coordinates_of
 from squircuit.inference.evidence import Evidence, require_positive
-from squircuit.inference.upward.batches import batches, blocks
+from squircuit.inference.upward.batches import batches, blocks, mixed_blocks
+from squircuit.inference.upward.derivatives import Densities
 from squircuit.inference.upward.messages import log_total, messages
 from squircuit.inference.upward.quadrature import Nodes, quadrature
+
+
+FEW = 4  #: rows; more of a circuit that is a tree of sums are computed together, whatever their masks
 
 
 @final
@@ -81,10 +85,9 @@ def marginals(
     nodes = quadrature(snapshot, single, ours) if single else None
     found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in single}
     coordinates: dict[int, list[Coordinate]] = {v: [] for v in of_blocks}
-    for sweep in _sweeps(snapshot, evidence, nodes, of_blocks):
-        for row, v in enumerate(sweep.variables):
-            keep = evidence.missing[sweep.rows, v]
-            found[v][sweep.rows[keep]] = sweep.densities[row, keep, : found[v].shape[1]]
+    for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
+        for v, (rows, table) in sweep.tables.items():
+            found[v][rows] = table
         for v, coordinate in sweep.coordinates:
             coordinates[v].append(coordinate)
     result = _collected(evidence, nodes, found, grid or {}, snapshot.mixture.dtype)
@@ -117,18 +120,11 @@ def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
 class Sweep(NamedTuple):
     """What one sweep up and down has found of some rows."""
 
-    rows: Tensor
-    densities: Tensor  #: at the nodes of single variables, (V, B, Q)
-    variables: list[int]
+    tables: dict[int, tuple[Tensor, Tensor]]  #: variable → rows that lack it and its density at its nodes
     coordinates: list[tuple[int, Coordinate]]  #: variables of blocks
 
 
-def node_densities(snapshot: Snapshot, evidence: Evidence, nodes: Nodes, rows: Tensor) -> Tensor:
-    """p(x_q | y) at all nodes for rows computed together: (V, B, Q)."""
-    return sweep(snapshot, evidence, nodes, frozenset(), rows).densities
-
-
-def sweep(
+def _sweep(
     snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None, watched: frozenset[int], rows: Tensor
 ) -> Sweep:
     """p(x_q | y) at all nodes, and Gaussians of the variables of blocks, for rows computed together."""
@@ -148,19 +144,44 @@ def sweep(
     with torch.no_grad():
         of_blocks = dict(zip(found.inputs.watched, gradients, strict=True))
         hidden = list(coordinates_of(found.inputs, of_blocks, rows))
-    return Sweep(rows, densities.detach(), [] if nodes is None else list(nodes.rows), hidden)
+    return Sweep({} if nodes is None else _tables(nodes, evidence.missing, densities.detach(), rows), hidden)
 
 
-def _sweeps(
+def _tables(
+    nodes: Nodes, missing: Tensor, densities: Tensor, rows: Tensor
+) -> dict[int, tuple[Tensor, Tensor]]:
+    """The densities of rows that lack a variable: (V, B, Q) → variable → (m,) and (m, Q)."""
+    lacking = {v: missing[:, v] for v in nodes.rows}
+    return {
+        v: (rows[lacking[v]], densities[row, lacking[v], : nodes.counts[row]])
+        for v, row in nodes.rows.items()
+    }
+
+
+def sweeps(
     snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None, of_blocks: frozenset[int]
 ) -> Iterator[Sweep]:
+    """All rows, some at a time; every row and variable comes once, variables of blocks in parts.
+
+    Args:
+        snapshot: of the model.
+        evidence: the rows.
+        nodes: of variables that have input layers of their own.
+        of_blocks: variables of blocks.
+    """
+    if nodes is not None and not of_blocks and len(evidence) > FEW and snapshot.is_tree_of_sums:
+        densities = Densities(snapshot, nodes)
+        for rows in mixed_blocks(snapshot, evidence):
+            found = densities.tables(evidence.take(rows), rows)
+            yield Sweep({v: (rows[part], table) for v, (part, table) in found.items()}, [])
+        return
     for batch in batches(snapshot, evidence):
         lacks = evidence.missing[batch].any(dim=0).tolist()
         variables = [v for v in ([] if nodes is None else nodes.rows) if lacks[v]]
         part = None if nodes is None or not variables else nodes.of(variables)
         watched = frozenset(v for v in of_blocks if lacks[v])
         for rows in _blocks(snapshot, evidence, batch, part, watched):
-            yield sweep(snapshot, evidence.take(rows), part, watched, rows)
+            yield _sweep(snapshot, evidence.take(rows), part, watched, rows)
 
 
 def _in_blocks(snapshot: Snapshot, wanted: list[int]) -> frozenset[int]:

@@ -305,6 +305,5 @@ def _masses(value: Tensor) -> Tensor:
 
 def _normalised(value: Tensor) -> Tensor:
     """Rows of norm 1, or zero: (B, K)."""
-    parts = torch.view_as_real(value.resolve_conj()).flatten(1) if value.is_complex() else value
-    norm = torch.linalg.vector_norm(parts, dim=1, keepdim=True)
+    norm = torch.linalg.vector_norm(contraction.as_reals(value), dim=1, keepdim=True)
     return torch.where(norm > 0, value / norm, 0.0)

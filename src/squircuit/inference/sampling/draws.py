@@ -14,6 +14,7 @@ from squircuit.execution.plan import InputGroup
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import POINTS, gauss_legendre, halve
 from squircuit.inference.compile.compiled_circuit import Snapshot
+from squircuit.inference.upward.contraction import as_reals
 from squircuit.inference.upward.inputs import evaluate_group, plain, state_table
 from squircuit.inference.upward.quadrature import Nodes, breakpoints
 
@@ -123,7 +124,7 @@ class InputDraws:
             grams = (exact * weights) @ exact.mH  # (P, K, K)
             i, j = torch.triu_indices(len(table), len(table), device=table.device)
             twice = torch.where(i == j, 1.0, 2.0).double()
-            self._masses[key] = _as_reals(grams[:, i, j].conj() * twice).T.contiguous(), values.contiguous()
+            self._masses[key] = as_reals(grams[:, i, j].conj() * twice).T.contiguous(), values.contiguous()
         return self._masses[key]
 
 
@@ -205,12 +206,7 @@ def _pairs(environment: Tensor) -> Tensor:
     """e_i e_j* for i ≤ j as real numbers: (B, K) → (B, pairs) float64."""
     i, j = torch.triu_indices(environment.shape[1], environment.shape[1], device=environment.device)
     exact = environment.to(torch.complex128 if environment.is_complex() else torch.float64)
-    return _as_reals(exact[:, i] * exact[:, j].conj())
-
-
-def _as_reals(value: Tensor) -> Tensor:
-    """Complex numbers as pairs of reals: (n, m) → (n, 2m)."""
-    return torch.view_as_real(value.resolve_conj()).flatten(1) if value.is_complex() else value
+    return as_reals(exact[:, i] * exact[:, j].conj())
 
 
 def _inverted(values: Tensor, share: Tensor) -> Tensor:

@@ -159,6 +159,11 @@ def close_modes(
     return amplitude
 
 
+def as_reals(value: Tensor) -> Tensor:
+    """Complex numbers as pairs of reals, (n, m) → (n, 2m); real ones as they are."""
+    return torch.view_as_real(value.resolve_conj()).flatten(1) if value.is_complex() else value
+
+
 def outer(vector: Tensor) -> Tensor:
     """r rᴴ: (F, K, B) → (F, B, K, K)."""
     turned = vector.mT

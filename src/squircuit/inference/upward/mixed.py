@@ -54,15 +54,15 @@ class MixedMessages:
 
     Args:
         inputs: the input layers at these rows.
-        watched: the integrals of input layers are kept, to be differentiated by, see :attr:`leaves`.
+        watched: variables whose integrals are kept, to be differentiated by, see :attr:`leaves`.
 
     Attributes:
         leaves: of every input layer with rows that lack its variable, these rows, (m,), and ∫ ℓ ℓᴴ in each of
-            them, (m, K, K), if watched: the derivatives of log p in them tell the variable's distribution.
+            them, (m, K, K), if the variable is watched: the derivatives of log p in them tell the variable's distribution.
         doubtful: rows in which terms of a matrix have cancelled so far that few digits are left, (B,).
     """
 
-    def __init__(self, inputs: InputMessages, watched: bool = False) -> None:
+    def __init__(self, inputs: InputMessages, watched: frozenset[int] = frozenset()) -> None:
         self.snapshot: Snapshot = inputs.snapshot
         self._inputs, self._watched = inputs, watched
         self._missing: Booleans = inputs.missing.cpu().numpy()
@@ -109,7 +109,7 @@ class MixedMessages:
             if not lacking.any():
                 continue
             key = group.units, group.writes[fold]
-            if not self._watched:
+            if variable not in self._watched:
                 self._matrices[key] = _Matrices(lacking, None if grams is None else grams[fold : fold + 1])
                 continue
             rows = np.flatnonzero(lacking)

@@ -13,12 +13,15 @@ from squircuit.families import Categorical, Fourier
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.coordinates import modes as highest
 from squircuit.inference.evidence import Evidence
-from squircuit.inference.marginals import Marginals, marginals
+from squircuit.inference.marginals import Marginals, marginals, questions, sweeps
 from squircuit.inference.sampling.sample import sample
 from squircuit.inference.upward.quadrature import breakpoints
+from squircuit.progress import steps
 
 How: TypeAlias = Literal["mean", "mode", "sample"]  #: what a gap is filled with
 HOW = ("mean", "mode", "sample")
+TABLE = 256
+"""Rows whose densities at all nodes of all variables are in memory at once."""
 FINER = 8
 """Points that the second look has on each side of a node, up to its neighbour."""
 NEARLY = 0.5
@@ -68,8 +71,17 @@ def means(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
     Of a continuous variable E[x_v | y], of a periodic one the mean direction. Of ordered states the one
     nearest to the mean. States without an order have none, so it is the most probable one.
     """
-    found = marginals(snapshot, evidence, tables=False)
-    return {v: _mean(snapshot, found, v) for v in {**found.points, **found.coordinates}}
+    evidence = Evidence(evidence.x.detach(), evidence.missing)
+    nodes, of_blocks = questions(snapshot, evidence)
+    expected = {v: torch.zeros(len(evidence), dtype=torch.float64, device=snapshot.device) for v in of_blocks}
+    found = {} if nodes is None else {v: torch.zeros(len(evidence)).to(nodes.points) for v in nodes.rows}
+    for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
+        for v, (rows, table) in sweep.tables.items():
+            assert nodes is not None
+            found[v][rows] = _mean(snapshot, v, nodes.rule(v), table)
+        for v, part in sweep.coordinates:
+            expected[v].index_add_(0, part.rows, part.mean())
+    return found | expected
 
 
 def modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
@@ -78,6 +90,17 @@ def modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
     Of a continuous variable the density is known at the nodes of its integral; a second sweep looks at finer
     points around each that may be the highest, and a parabola through the best three gives the maximum.
     """
+    parts = torch.split(torch.arange(len(evidence), device=snapshot.device), TABLE)
+    found: dict[int, Tensor] = {}
+    for rows in steps(parts, [len(part) for part in parts]):
+        for v, values in _modes(snapshot, evidence.take(rows)).items():
+            whole = found.setdefault(v, torch.zeros(len(evidence)).to(values))
+            whole[rows] = values
+    return found
+
+
+def _modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
+    """The same of some rows, whose densities are in memory at once."""
     found = marginals(snapshot, evidence, tables=False)
     domains = snapshot.circuit.domains
     finer = {v: _finer(snapshot, found, v) for v in found.points if not domains[v].is_discrete}
@@ -98,18 +121,22 @@ def direction(nodes: Tensor, masses: Tensor, low: float, period: float) -> Tenso
     return low + torch.remainder(turns, 1.0) * period
 
 
-def _mean(snapshot: Snapshot, found: Marginals, v: int) -> Tensor:
+def _mean(snapshot: Snapshot, v: int, rule: tuple[Tensor, Tensor], table: Tensor) -> Tensor:
+    """A mean of a variable from its densities at the nodes of its rule, (m, Q): (m,)."""
+    nodes, weights = rule
+    masses = table[:, : len(nodes)].double() * weights
+    masses = masses / masses.sum(dim=1, keepdim=True)
     domain = snapshot.circuit.domains[v]
     families = [layer.family for layer in snapshot.circuit.inputs if v in layer.variables]
     if domain.is_discrete:
         is_ordered = any(isinstance(family, Categorical) and family.ordered for family in families)
-        return (found.mean[:, v] + 0.5).floor() if is_ordered else found.mode(v)
+        return (masses @ nodes + 0.5).floor() if is_ordered else nodes[masses.argmax(dim=1)]
     circle = next((family for family in families if isinstance(family, Fourier)), None)
     if circle is None:
-        return found.mean[:, v]
+        return masses @ nodes
     ends = breakpoints(snapshot, v)
     low, high = float(ends[0]), float(ends[-1])
-    return direction(found.nodes[v], found.masses[v], low, high - low)
+    return direction(nodes, masses, low, high - low)
 
 
 def _finer(snapshot: Snapshot, found: Marginals, v: int) -> Tensor:

@@ -76,14 +76,9 @@ def marginals(
         tables: whether the densities of variables of blocks are wanted, too.
     """
     evidence = Evidence(evidence.x.detach(), evidence.missing)  # these sweeps use gradients for themselves
-    missing = evidence.missing.any(dim=0)
-    wanted = [v for v in sorted(snapshot.circuit.scope) if bool(missing[v]) or not len(evidence)]
-    points = _as_grid(snapshot.circuit, wanted, grid)
-    of_blocks = _in_blocks(snapshot, wanted)
-    single = [v for v in wanted if v not in of_blocks]
-    ours = {v: x for v, x in points.items() if v in single}
-    nodes = quadrature(snapshot, single, ours) if single else None
-    found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in single}
+    points = _as_grid(snapshot.circuit, _wanted(snapshot, evidence), grid)
+    nodes, of_blocks = questions(snapshot, evidence, points)
+    found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in ([] if nodes is None else nodes.rows)}
     coordinates: dict[int, list[Coordinate]] = {v: [] for v in of_blocks}
     for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
         for v, (rows, table) in sweep.tables.items():
@@ -92,6 +87,23 @@ def marginals(
             coordinates[v].append(coordinate)
     result = _collected(evidence, nodes, found, grid or {}, snapshot.mixture.dtype)
     return _with_coordinates(result, evidence, coordinates, points, tables) if of_blocks else result
+
+
+def _wanted(snapshot: Snapshot, evidence: Evidence) -> list[int]:
+    """The variables that some row lacks, or all where there is no row."""
+    missing = evidence.missing.any(dim=0).tolist()
+    return [v for v in sorted(snapshot.circuit.scope) if missing[v] or not len(evidence)]
+
+
+def questions(
+    snapshot: Snapshot, evidence: Evidence, points: Mapping[int, Tensor] | None = None
+) -> tuple[Nodes | None, frozenset[int]]:
+    """What `sweeps` is asked: the nodes of missing variables, with further points, and those of blocks."""
+    wanted = _wanted(snapshot, evidence)
+    of_blocks = _in_blocks(snapshot, wanted)
+    single = [v for v in wanted if v not in of_blocks]
+    ours = {v: x for v, x in (points or {}).items() if v in single}
+    return quadrature(snapshot, single, ours) if single else None, of_blocks
 
 
 def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:

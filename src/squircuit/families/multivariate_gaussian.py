@@ -228,6 +228,25 @@ class MultivariateGaussian(BlockFamily):
         means = loc[:, known:] + (gain @ apart[..., None])[..., 0]
         return Conditionals(means, factor[:, known:, known:])
 
+    def means_and_roots(self, values: Values | None = None) -> tuple[Tensor, Tensor]:
+        """Means of t(x), (n, D), and A with covariances A Aᵀ, (n or 1, D, Q)."""
+        found = self._resolve(values, torch.empty(0, dtype=torch.float64, device=device_of(values)))
+        if self.covariance == "diagonal":
+            return found["loc"], torch.diag_embed(found["log_scale"].exp())
+        if self.covariance == "low-rank":
+            noise = torch.diag_embed(found["log_scale"].exp())
+            return found["loc"], torch.cat([noise, found["loading"]], dim=-1)
+        raw = found["factor"] if self.covariance == "full" else found["factor"][None]
+        return found["loc"], raw.tril(-1) + torch.diag_embed(raw.diagonal(dim1=-2, dim2=-1).exp())
+
+    def transform(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """t of all coordinates and log t′ of each: (..., D) twice."""
+        same = [(column, torch.zeros_like(column)) for column in x.unbind(-1)]
+        found = [
+            pair if t is None else t.forward(pair[0]) for t, pair in zip(self._transforms, same, strict=True)
+        ]
+        return torch.stack([t for t, _ in found], dim=-1), torch.stack([s for _, s in found], dim=-1)
+
     def inner(
         self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:

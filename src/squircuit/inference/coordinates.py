@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -36,6 +36,9 @@ from squircuit.inference.upward.learnt_values import layer_values
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
 PANELS, NODES = 8, 16  #: of the rule of a Gaussian, beside panels that end at the knots of a transform
 NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
+SEEN = 1e-12  #: how far the integral of a Gaussian by a shared rule may be from 1
+CACHE = 2**17  #: numbers in an intermediate result that stays in the cache of a processor
+MOST_PANELS = 1024  #: of a shared rule
 CLIMBS = 3  #: of which so many are followed to their tops
 
 
@@ -59,8 +62,25 @@ class Coordinate:
     transform: Any
 
     def expected(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Σ_j w_j E[f(x_v)] of every row, by a rule for each Gaussian: (b,)."""
-        return self._expected(lambda x, _: function(x))
+        """Σ_j w_j E[f(x_v)] of every row: (b,).
+
+        By one rule for all Gaussians, whose panels end at the knots of the transform; by a rule of its own
+        for each that is narrower than these panels, which shows in the rule's integral of it.
+        """
+        t, omega = _shared_rule(self)
+        values = function(self.inverse(t)) * omega
+        total = torch.zeros_like(self.weights[:, 0])
+        narrow = torch.zeros_like(self.weights)
+        for (rows, places), weights, means, widths in self._counted(len(t), CACHE):
+            z = (t - means.unsqueeze(1)).div_(widths.unsqueeze(1))
+            bell = z.square_().mul_(-0.5).exp_()
+            mass, found = (bell @ torch.stack([omega, values], dim=1)).unbind(dim=1)
+            is_wide = (mass / (widths * math.sqrt(2 * math.pi)) - 1).abs() < SEEN
+            total.index_add_(0, rows, torch.where(is_wide, weights * found / mass, 0.0))
+            narrow[rows, places] = torch.where(is_wide, 0.0, weights)
+        if bool((narrow != 0).any()):
+            total = total + replace(self, weights=narrow)._expected(lambda x, _: function(x))
+        return total
 
     def mean(self) -> Tensor:
         """Σ_j w_j E[x_v], the part of E[x_v | y] that these Gaussians are: (b,)."""
@@ -80,7 +100,7 @@ class Coordinate:
         t, log_slope = (x, torch.zeros_like(x)) if self.transform is None else self.transform.forward(x)
         t = t.expand(len(self.rows), x.shape[-1])
         total = torch.zeros_like(t)
-        for rows, weights, means, widths in self._counted(x.shape[-1]):
+        for (rows, _), weights, means, widths in self._counted(x.shape[-1]):
             z = (t[rows] - means.unsqueeze(1)) / widths.unsqueeze(1)
             total.index_add_(0, rows, (-z.square() / 2).exp() * (weights / widths).unsqueeze(1))
         return total * log_slope.exp() / math.sqrt(2 * math.pi)
@@ -89,18 +109,20 @@ class Coordinate:
         """The same of functions of points (N, Q) and the rows that they belong to, (N,)."""
         knots = self.weights.new_tensor(() if self.transform is None else self.transform.values)
         total = torch.zeros_like(self.weights[:, 0])
-        for rows, weights, means, widths in self._counted((PANELS + len(knots)) * NODES):
+        for (rows, _), weights, means, widths in self._counted((PANELS + len(knots)) * NODES):
             z, omega = _rules((knots - means.unsqueeze(1)) / widths.unsqueeze(1))
             values = function(self.inverse(means.unsqueeze(1) + widths.unsqueeze(1) * z), rows)
             total.index_add_(0, rows, weights * (values * omega).sum(dim=1))
         return total
 
-    def _counted(self, entries: int) -> Iterator[tuple[Tensor, ...]]:
-        """Rows, weights, means and widths, (N,) each, of the Gaussians that count, so many at a time."""
+    def _counted(
+        self, entries: int, block: int = BLOCK
+    ) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor]]:
+        """Places, weights, means and widths, (N,) each, of the Gaussians that count, so many at a time."""
         rows, places = torch.nonzero(self.weights.abs() > NEGLIGIBLE, as_tuple=True)
-        size = max(1, BLOCK // max(1, entries))
+        size = max(1, block // max(1, entries))
         for at in zip(torch.split(rows, size), torch.split(places, size), strict=True):
-            yield at[0], self.weights[at], self.means[at], self.widths[at]
+            yield at, self.weights[at], self.means[at], self.widths[at]
 
     def inverse(self, t: Tensor) -> Tensor:
         """x with t(x) = t."""
@@ -120,6 +142,9 @@ def coordinates(
     """
     for (group, fold), gradient in gradients.items():
         variables, base = group.blocks[fold], gaussians_of(group)
+        if gradient.ndim == 2 and inputs.blocks.has_many_masks(group, fold):
+            yield from _by_row(inputs, group, fold, gradient, rows)
+            continue
         shared = _shares(inputs, group, fold, gradient)
         found: dict[int, list[tuple[Tensor, ...]]] = {v: [] for v in range(len(variables))}
         for observed, some, x in inputs.blocks.patterns(variables):
@@ -133,6 +158,23 @@ def coordinates(
             if parts:
                 some, shares, means, all_widths = (torch.cat(each) for each in zip(*parts, strict=True))
                 yield variables[v], Coordinate(some, shares, means, all_widths, transform_of(base, v))
+
+
+def _by_row(
+    inputs: InputMessages, group: InputGroup, fold: int, gradient: Tensor, rows: Tensor
+) -> Iterator[tuple[int, Coordinate]]:
+    """The same of a block of whose squares the gradients are, (n, B), where rows have masks of their own."""
+    base, shares = gaussians_of(group), (gradient * inputs.watched[group, fold]).double().T
+    found: dict[int, list[tuple[Tensor, ...]]] = {}
+    for part in inputs.blocks.gaussian_rows(group, fold):
+        for v in torch.unique(part.left).tolist():
+            some, place = torch.nonzero(part.left == v, as_tuple=True)
+            numbers = part.rows[some]
+            columns = part.means[some, :, place], part.widths[some, :, place]
+            found.setdefault(v, []).append((rows[numbers], shares[numbers], *columns))
+    for v, parts in found.items():
+        every = (torch.cat(each) for each in zip(*parts, strict=True))
+        yield group.blocks[fold][v], Coordinate(*every, transform_of(base, v))
 
 
 def _shares(
@@ -183,6 +225,30 @@ def _rules(knots: Tensor) -> tuple[Tensor, Tensor]:
     z = (middle + half * nodes).flatten(1)
     omega = (half * weights).flatten(1) * (-z.square() / 2).exp()
     return z, omega / omega.sum(dim=1, keepdim=True)
+
+
+def _shared_rule(part: Coordinate) -> tuple[Tensor, Tensor]:
+    """Nodes and weights that integrate over t wherever Gaussians are, panels ending at knots: (Q,) each.
+
+    A panel is at most as wide as those of a rule for the narrower Gaussians would be.
+    """
+    counts = part.weights.abs() > NEGLIGIBLE
+    if not bool(counts.any()):
+        counts = torch.ones_like(counts)
+    means, widths = part.means[counts], part.widths[counts]
+    low, high = float((means - REACH * widths).min()), float((means + REACH * widths).max())
+    step = 2 * REACH / PANELS * float(widths.quantile(0.05) if len(widths) < BLOCK else widths.min())
+    knots = part.weights.new_tensor(() if part.transform is None else part.transform.values)
+    inner = torch.cat([knots[(knots > low) & (knots < high)], knots.new_tensor([low, high])]).sort().values
+    most = max(1, MOST_PANELS // len(inner))
+    ends = [
+        torch.linspace(a, b, 1 + min(most, max(1, math.ceil((b - a) / step))), dtype=knots.dtype)[:-1]
+        for a, b in zip(inner[:-1].tolist(), inner[1:].tolist(), strict=True)
+    ]
+    every = torch.cat([*ends, inner[-1:].cpu()]).to(knots)
+    nodes, weights = (torch.from_numpy(each).to(knots) for each in np.polynomial.legendre.leggauss(NODES))
+    half, middle = every.diff().unsqueeze(1) / 2, (every[1:] + every[:-1]).unsqueeze(1) / 2
+    return (middle + half * nodes).flatten(), (half * weights).flatten()
 
 
 def modes(parts: list[Coordinate], rows: int) -> Tensor:

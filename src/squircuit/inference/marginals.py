@@ -22,7 +22,6 @@ from squircuit.inference.upward.derivatives import Densities
 from squircuit.inference.upward.messages import log_total, messages
 from squircuit.inference.upward.quadrature import Nodes, quadrature
 
-
 FEW = 4  #: rows; more of a circuit that is a tree of sums are computed together, whatever their masks
 
 

@@ -199,7 +199,11 @@ def _placed(values: Tensor, breakpoints: Tensor, chosen: Tensor, share: Tensor) 
 
 def squares(value: Tensor) -> Tensor:
     """|v|² entry by entry, real."""
-    return torch.view_as_real(value.resolve_conj()).square().sum(dim=-1) if value.is_complex() else value.square()
+    return (
+        torch.view_as_real(value.resolve_conj()).square().sum(dim=-1)
+        if value.is_complex()
+        else value.square()
+    )
 
 
 def _pairs(environment: Tensor) -> Tensor:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from squircuit.execution.plan import InputGroup
-from squircuit.families import BlockFamily, OrthonormalisedBlock
+from squircuit.families import BlockFamily, MultivariateGaussian, OrthonormalisedBlock
 from squircuit.families.block import places
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks
+from squircuit.inference.upward.gaussian_rows import GaussianRows, are_many, gaussian_rows
 from squircuit.inference.upward.gaussian_terms import (
     Function,
     expected_product,
@@ -40,14 +41,32 @@ class BlockInputs:
     x: Tensor
     missing: Tensor
     functions: Mapping[int, Function]
+    _rows: dict[tuple[InputGroup, int], list[GaussianRows]] = field(default_factory=dict)
 
     def log_squares(self, group: InputGroup, fold: int) -> Tensor:
         """log ∫ |f_k|² over what is missing: (B, n) float64."""
         family, values = block_family(group), layer_values(self.snapshot, group, fold)
+        if self.has_many_masks(group, fold):
+            return self._in_order((part.rows, part.log_squares) for part in self.gaussian_rows(group, fold))
         return self._in_order(
             (rows, family.log_squares(x, observed, values))
             for observed, rows, x in self.patterns(group.blocks[fold])
         )
+
+    def has_many_masks(self, group: InputGroup, fold: int) -> bool:
+        """Rows are best computed by :meth:`gaussian_rows`, by themselves."""
+        if not isinstance(group.family, MultivariateGaussian):
+            return False
+        return are_many(self.missing[:, list(group.blocks[fold])])
+
+    def gaussian_rows(self, group: InputGroup, fold: int) -> list[GaussianRows]:
+        """A block of Gaussians in all rows, with what each row lacks given what it shows."""
+        if (group, fold) not in self._rows:
+            columns = list(group.blocks[fold])
+            values = layer_values(self.snapshot, group, fold)
+            x, missing = self.x[:, columns].double(), self.missing[:, columns]
+            self._rows[group, fold] = list(gaussian_rows(gaussians_of(group), x, missing, values))
+        return self._rows[group, fold]
 
     def pair_integrals(self, group: InputGroup, fold: int, first: bool = False) -> tuple[Tensor, Tensor]:
         """∫ f_j f_k* over what is missing, times functions where there are some: R e^s.

@@ -38,7 +38,7 @@ import squircuit as sq
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.compile.schedule import Form
 from squircuit.inference.evidence import Evidence, as_evidence
-from squircuit.inference.marginals import node_densities
+from squircuit.inference.marginals import sweeps
 from squircuit.inference.sampling.draws import Points
 from squircuit.inference.upward.batches import blocks
 from squircuit.inference.upward.inputs import InputMessages
@@ -244,8 +244,8 @@ def draw_pixel(snapshot: Snapshot, evidence: Evidence, variable: int) -> Tensor:
     """One variable of every row from its marginal."""
     points = Points.of(snapshot, variable)
     nodes = points.nodes(variable)
-    rows = torch.arange(len(evidence), device=evidence.x.device)
-    parts = [node_densities(snapshot, evidence.take(part), nodes, part)[0] for part in torch.split(rows, 64)]
+    found = sweeps(snapshot, evidence, nodes, frozenset())
+    parts = [sweep.tables[variable][1] for sweep in found]
     return points.draw(torch.cat(parts), torch.rand(len(evidence), device=evidence.x.device).double())
 
 

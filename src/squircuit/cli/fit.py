@@ -81,8 +81,9 @@ def fit(
     wants_circuit = bool(set(texts) - {"seed"} or config or preset or run)
     if isinstance(source, Table) and len(source.shape) == 1 and not (streamed or wants_circuit):
         searched = _weighted(source, counts), None if held is None else _weighted(held, valid_counts)
-        how = {"minutes": minutes, "seed": training.seed, "progress": training.progress}
-        model = learn(*searched, **how, device=place)
+        model = learn(
+            *searched, minutes=minutes, seed=training.seed, device=place, progress=training.progress
+        )
         found = _learnt(model, data, source)
         model.save(file, {"command": context.obj["command"], "data": data, **model.notes})
         report.say(f"held out  {loss_text(found['valid'])} nats a row, log Z {log_z_text(found['log_z'])}")

@@ -71,13 +71,13 @@ class Coordinate:
         values = function(self.inverse(t)) * omega
         total = torch.zeros_like(self.weights[:, 0])
         narrow = torch.zeros_like(self.weights)
-        for (rows, places), weights, means, widths in self._counted(len(t), CACHE):
+        for at, weights, means, widths in self._counted(len(t), CACHE):
             z = (t - means.unsqueeze(1)).div_(widths.unsqueeze(1))
             bell = z.square_().mul_(-0.5).exp_()
             mass, found = (bell @ torch.stack([omega, values], dim=1)).unbind(dim=1)
             is_wide = (mass / (widths * math.sqrt(2 * math.pi)) - 1).abs() < SEEN
-            total.index_add_(0, rows, torch.where(is_wide, weights * found / mass, 0.0))
-            narrow[rows, places] = torch.where(is_wide, 0.0, weights)
+            total.index_add_(0, at[0], torch.where(is_wide, weights * found / mass, 0.0))
+            narrow[at] = torch.where(is_wide, 0.0, weights)
         if bool((narrow != 0).any()):
             total = total + replace(self, weights=narrow)._expected(lambda x, _: function(x))
         return total
@@ -173,8 +173,8 @@ def _by_row(
             columns = part.means[some, :, place], part.widths[some, :, place]
             found.setdefault(v, []).append((rows[numbers], shares[numbers], *columns))
     for v, parts in found.items():
-        every = (torch.cat(each) for each in zip(*parts, strict=True))
-        yield group.blocks[fold][v], Coordinate(*every, transform_of(base, v))
+        numbers, weights, means, widths = (torch.cat(each) for each in zip(*parts, strict=True))
+        yield group.blocks[fold][v], Coordinate(numbers, weights, means, widths, transform_of(base, v))
 
 
 def _shares(

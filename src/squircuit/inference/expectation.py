@@ -15,7 +15,7 @@ from squircuit.execution.precision import tf32
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks, require_positive
 from squircuit.inference.upward.batches import blocks
-from squircuit.inference.upward.messages import log_total, messages
+from squircuit.inference.upward.messages import log_total, messages, total
 from squircuit.inference.upward.quadrature import quadrature
 
 Functions: TypeAlias = Mapping[int, Callable[[Tensor], Tensor]]  #: variable → real function of a tensor
@@ -70,9 +70,10 @@ def _expected(
 ) -> Tensor:
     plain = messages(snapshot, evidence)
     require_positive(log_total(plain), rows)
-    total, scale = plain.total()
+    known_total, scale = total(plain)
     known = [_values(v, f, evidence.x[:, v]) for v, f in functions.items() if v not in hidden]
-    factor = torch.stack(known).prod(dim=0).to(total.dtype) if known else torch.ones_like(total)
+    ones = torch.ones_like(known_total)
+    factor = torch.stack(known).prod(dim=0).to(ones.dtype) if known else ones
     if not hidden:
         return factor
     of_blocks = {v: partial(_values, v, f) for v, f in hidden.items() if snapshot.is_in_block(v)}
@@ -81,9 +82,9 @@ def _expected(
     if nodes is not None:
         weights = [w * _values(v, hidden[v], x)[None] for (v, x), w in _rows(nodes)]
         nodes = nodes.weighted(torch.stack(weights))
-    weighted, weighted_scale = messages(snapshot, evidence, nodes, functions=of_blocks).total()
+    weighted, weighted_scale = total(messages(snapshot, evidence, nodes, functions=of_blocks))
     apart = torch.where(weighted == 0, 0.0, weighted_scale - scale)
-    return factor * weighted / total * apart.exp()
+    return factor * weighted / known_total * apart.exp()
 
 
 def _rows(nodes: Any) -> list[tuple[tuple[int, Tensor], Tensor]]:

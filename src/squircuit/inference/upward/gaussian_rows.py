@@ -1,8 +1,8 @@
-"""Blocks of Gaussians in rows that each show other coordinates: rows that show as many are computed together.
+"""Blocks of Gaussians in rows that show different coordinates: those that show as many are taken together.
 
-Of a root A of a covariance, the rows of those coordinates that a row shows, then the others, have a triangular
-factor L = [[L₁, 0], [L₂, L₃]]: z = L₁⁻¹ (t − μ) tells the density of what is shown, and the others given it
-are Gaussian with means μ + L₂ z and the factor L₃. See :mod:`squircuit.families.gaussian_algebra`.
+Of a root A of a covariance, the rows of those coordinates that a row shows, then the others, have a
+triangular factor L = [[L₁, 0], [L₂, L₃]]: z = L₁⁻¹ (t − μ) tells the density of what is shown, and the others
+given it are Gaussian with means μ + L₂ z and the factor L₃. See :mod:`squircuit.families.gaussian_algebra`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def gaussian_rows(
     size = max(1, CHUNK // (len(loc) * roots.shape[1] * roots.shape[2]))
     for count in torch.unique(counts).tolist():
         for rows in torch.split(torch.nonzero(counts == count).flatten(), size):
-            shown, left = order[rows].split([x.shape[1] - count, count], dim=1)
+            shown, left = order[rows, : x.shape[1] - count], order[rows, x.shape[1] - count :]
             slopes = log_slopes[rows].gather(1, shown).sum(dim=1)
             yield _of_pattern(rows, t[rows].gather(1, shown), slopes, shown, left, loc, roots)
 

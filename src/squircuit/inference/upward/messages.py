@@ -325,9 +325,14 @@ class Roots(Protocol):
         """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""
 
 
+def total(found: Roots) -> tuple[Tensor, Tensor]:
+    """Σ_r π_r R_rr over the root units as t and s with t·e^s: (B,) each."""
+    return _weighted_sum(*_totals(found))
+
+
 def log_total(found: Roots) -> Tensor:
     """log Σ_r π_r R_rr over the root units, −inf where it is zero: (B,)."""
-    return _log_of(*_weighted_sum(*_totals(found)))
+    return _log_of(*total(found))
 
 
 def log_totals(found: Roots) -> Tensor:

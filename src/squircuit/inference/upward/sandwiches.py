@@ -27,8 +27,7 @@ def weigh_pair(weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
         return found
     vector, matrix = (first, second) if first.ndim == 2 else (second, first)
     order = (1, 0, 2) if first.ndim == 2 else (2, 0, 1)  # the vector's index first
-    found = _Beside.apply(shaped.permute(order), vector, matrix)  # type: ignore[no-untyped-call]
-    return found
+    return _beside(shaped.permute(order), vector, matrix)
 
 
 def weigh_beside_identity(weight: Tensor, vector: Tensor, place: int) -> Tensor:
@@ -37,7 +36,11 @@ def weigh_beside_identity(weight: Tensor, vector: Tensor, place: int) -> Tensor:
     other = weight.shape[1] // width
     shaped = weight.reshape(units, *((width, other) if place == 0 else (other, width)))
     order = (1, 0, 2) if place == 0 else (2, 0, 1)
-    found: Tensor = _Beside.apply(shaped.permute(order), vector, None)  # type: ignore[no-untyped-call]
+    return _beside(shaped.permute(order), vector, None)
+
+
+def _beside(weight: Tensor, vector: Tensor, matrix: Tensor | None) -> Tensor:
+    found: Tensor = _Beside.apply(weight, vector, matrix)  # type: ignore[no-untyped-call]
     return found
 
 

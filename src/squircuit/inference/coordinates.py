@@ -230,14 +230,14 @@ def _rules(knots: Tensor) -> tuple[Tensor, Tensor]:
 def _shared_rule(part: Coordinate) -> tuple[Tensor, Tensor]:
     """Nodes and weights that integrate over t wherever Gaussians are, panels ending at knots: (Q,) each.
 
-    A panel is at most as wide as those of a rule for the narrower Gaussians would be.
+    A panel is at most half as wide as those of a rule for the narrower Gaussians would be.
     """
     counts = part.weights.abs() > NEGLIGIBLE
     if not bool(counts.any()):
         counts = torch.ones_like(counts)
     means, widths = part.means[counts], part.widths[counts]
     low, high = float((means - REACH * widths).min()), float((means + REACH * widths).max())
-    step = 2 * REACH / PANELS * float(widths.quantile(0.05) if len(widths) < BLOCK else widths.min())
+    step = REACH / PANELS * float(widths.quantile(0.05) if len(widths) < BLOCK else widths.min())
     knots = part.weights.new_tensor(() if part.transform is None else part.transform.values)
     inner = torch.cat([knots[(knots > low) & (knots < high)], knots.new_tensor([low, high])]).sort().values
     most = max(1, MOST_PANELS // len(inner))

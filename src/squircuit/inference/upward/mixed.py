@@ -58,8 +58,8 @@ class MixedMessages:
 
     Attributes:
         leaves: of every input layer with rows that lack its variable, these rows, (m,), and ∫ ℓ ℓᴴ in each of
-            them, (m, K, K), if the variable is watched: the derivatives of log p in them tell how the variable
-            is distributed.
+            them, (m, K, K), if the variable is watched: the derivatives of log p in them tell how it is
+            distributed.
         doubtful: rows in which terms of a matrix have cancelled so far that few digits are left, (B,).
     """
 

@@ -17,6 +17,7 @@ from squircuit.cli.report import Report
 from squircuit.cli.writing import as_csv, require_place, write_array
 from squircuit.data import Rows
 from squircuit.errors import ParameterError
+from squircuit.execution.threads import SMALL, fitting_threads
 from squircuit.models import SquaredCircuit
 from squircuit.progress import shown, steps
 from squircuit.storage.atomic import replace
@@ -101,6 +102,7 @@ def score_text(found: dict[str, Any]) -> str:
     )
 
 
+@fitting_threads(SMALL)
 @torch.no_grad()
 def scored(model: SquaredCircuit, rows: Rows[Tensor]) -> Score:
     """Scores of rows whose missing cells are marginalised; the model is in evaluation mode."""

@@ -16,6 +16,7 @@ from squircuit.data.cells import Cells, numbers
 from squircuit.data.frames import make_frame
 from squircuit.estimators.base import CircuitEstimator, cells_of, decoded, frame_kind, levels
 from squircuit.inference.imputation import require_how
+from squircuit.progress import shown, steps
 
 BLOCK = 512  #: rows whose marginals are in memory at once
 
@@ -111,10 +112,11 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         values = [np.empty(len(rows), dtype=kind) for kind in kinds]
         gaps = np.flatnonzero(rows.missing.any(axis=1))
         generator = torch.Generator(self.model_.device).manual_seed(self._seed(self.random_state))
-        for start in range(0, len(gaps), BLOCK):
-            places = gaps[start : start + BLOCK]
-            for v, found in self._block(rows.take(places), generator).items():
-                values[v][places] = found
+        parts = [gaps[start : start + BLOCK] for start in range(0, len(gaps), BLOCK)]
+        with shown("filling"):
+            for places in steps(parts, [len(part) for part in parts]):
+                for v, found in self._block(rows.take(places), generator).items():
+                    values[v][places] = found
         return values
 
     def _block(self, rows: Rows[NDArray[Any]], generator: torch.Generator) -> dict[int, NDArray[Any]]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError
+from squircuit.execution.threads import SMALL, fitting_threads
 from squircuit.families import Categorical, Fourier
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.coordinates import modes as highest
@@ -28,6 +29,7 @@ NEARLY = 0.5
 """A peak between the nodes is at most twice as high as the nodes show it: lower ones are not looked at."""
 
 
+@fitting_threads(SMALL)
 def impute(
     snapshot: Snapshot,
     evidence: Evidence,

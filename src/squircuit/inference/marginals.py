@@ -21,6 +21,7 @@ from squircuit.inference.upward.batches import batches, blocks, mixed_blocks
 from squircuit.inference.upward.derivatives import Densities
 from squircuit.inference.upward.messages import log_total, messages
 from squircuit.inference.upward.quadrature import Nodes, quadrature
+from squircuit.progress import steps
 
 FEW = 4  #: rows; more of a circuit that is a tree of sums are computed together, whatever their masks
 
@@ -186,12 +187,14 @@ def sweeps(
             found = densities.tables(evidence.take(rows), rows)
             yield Sweep({v: (rows[part], table) for v, (part, table) in found.items()}, [])
         return
-    for batch in batches(snapshot, evidence):
+    every = list(batches(snapshot, evidence))
+    for batch in steps(every, [len(rows) for rows in every]):
         lacks = evidence.missing[batch].any(dim=0).tolist()
         variables = [v for v in ([] if nodes is None else nodes.rows) if lacks[v]]
         part = None if nodes is None or not variables else nodes.of(variables)
         watched = frozenset(v for v in of_blocks if lacks[v])
-        for rows in _blocks(snapshot, evidence, batch, part, watched):
+        parts = _blocks(snapshot, evidence, batch, part, watched)
+        for rows in steps(parts, [len(rows) for rows in parts]):
             yield _sweep(snapshot, evidence.take(rows), part, watched, rows)
 
 

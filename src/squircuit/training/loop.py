@@ -14,6 +14,7 @@ from torch import Tensor
 
 from squircuit.data import Rows
 from squircuit.errors import DataError, FormatError
+from squircuit.execution.threads import fitting_threads, typical_operation
 from squircuit.models import SquaredCircuit
 from squircuit.optim import named
 from squircuit.optim.manifold import FEW, retracted
@@ -105,7 +106,12 @@ class Loop:
         history = None
         self._show("start")
         try:
-            with Interrupts(terminates=self.folder is not None) as interrupts, torch.enable_grad():
+            operation = typical_operation(self.model.plan, int(self.config.batch))
+            with (
+                Interrupts(terminates=self.folder is not None) as interrupts,
+                torch.enable_grad(),
+                fitting_threads(operation),
+            ):
                 self.model.train()
                 self._train(interrupts)
                 put(self.model, self.best)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
+from squircuit.execution.threads import SMALL, fitting_threads
 from squircuit.families.quadrature import POINTS
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete, require_positive
@@ -19,11 +20,13 @@ from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.messages import Messages, log_total, messages
 from squircuit.inference.upward.quadrature import breakpoints
 from squircuit.inference.upward.scaled_message import largest_scale
+from squircuit.progress import steps
 
 MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
 
 
 @tf32(False)
+@fitting_threads(SMALL)
 @torch.no_grad()
 def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.Generator | None) -> Tensor:
     """Samples of what each row lacks, given what it shows, by one depth-first walk.
@@ -42,7 +45,8 @@ def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.
     snapshot = snapshot.detached()
     snapshot.require_single_alternatives(evidence.missing.any(dim=0))
     result = evidence.x.expand(count, -1, -1).clone().to(_dtype(snapshot, evidence))
-    for rows in _batches(snapshot, evidence):
+    batches = _batches(snapshot, evidence)
+    for rows in steps(batches, [len(rows) for rows in batches]):
         part = evidence.take(rows)
         found = messages(snapshot, part)
         require_positive(log_total(found), rows)
@@ -91,7 +95,8 @@ def _drawn(found: Messages, evidence: Evidence, count: int, generator: torch.Gen
     """(n, m, d) float64, in blocks of samples that keep intermediate results bounded."""
     block = max(1, block_size(evidence.x.device) // (len(evidence) * _entries(found.snapshot)))
     draws = InputDraws(found.snapshot)
-    parts = [_block(found, draws, evidence, min(block, count - i), generator) for i in range(0, count, block)]
+    counts = [min(block, count - i) for i in range(0, count, block)]
+    parts = [_block(found, draws, evidence, some, generator) for some in steps(counts, counts)]
     return torch.cat(parts) if parts else evidence.x.new_zeros(0, *evidence.x.shape)
 
 

@@ -12,7 +12,13 @@ ROWS = 24
 
 def chow_liu_like(product="kronecker", unitary=True):
     families = [sq.Categorical(3), sq.Hermite(4), sq.Legendre(4), sq.Categorical(2), sq.Hermite(3)]
-    circuit = sq.build(sq.regions.random_tree(5, seed=1), families, 3, product, unitary=unitary)
+    circuit = sq.build(
+        sq.regions.random_tree(5, seed=1),
+        families,
+        3 if product == "kronecker" else 2,
+        product,
+        unitary=unitary,
+    )
     return sq.SquaredCircuit(circuit, seed=3, dtype=torch.float64).eval()
 
 
@@ -22,12 +28,9 @@ def blocks():
     bent = sq.Monotone.fit(torch.randn(300, generator=seeded()).exp().numpy(), knots=8)
     family = sq.MultivariateGaussian.of(means, covariances, columns=(None, bent, None), learnable=True)
     block = sq.Input((1, 2, 4), family)
-    others = [sq.Input(v, sq.Categorical(3 if v == 0 else 2), 4) for v in (0, 3)]
-    free = [
-        sq.Input(i.variables[0], i.family, weight=sq.Parameter((4, i.family.size), sq.Constraint.FREE, False))
-        for i in others
-    ]
-    root = sq.Hadamard([block, *free])
+    weights = {v: sq.Parameter((4, n), sq.Constraint.FREE, False) for v, n in ((0, 3), (3, 2))}
+    others = [sq.Input(v, sq.Categorical(w.shape[1]), weight=w) for v, w in weights.items()]
+    root = sq.Hadamard([block, *others])
     circuit = sq.Circuit(root, root_weights=sq.Parameter((4,), sq.Constraint.SIMPLEX, False))
     return sq.SquaredCircuit(circuit.initialise(seed=2), dtype=torch.float64).eval()
 

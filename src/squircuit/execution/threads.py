@@ -1,6 +1,6 @@
 """How many threads of torch serve: one where operations are small, or where the machine is busy.
 
-Threads meet at the end of every operation. For operations below a millisecond that takes longer than it saves;
+Threads meet at the end of every operation. Where these are short that takes longer than it saves;
 and where other programs want the processors, too, a thread that waits for its turn holds up all others with
 each operation: two threads are then many times slower than one.
 """

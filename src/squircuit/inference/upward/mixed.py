@@ -36,13 +36,15 @@ class _Matrices:
     """∫ ℓ ℓᴴ of a layer in the rows that lack something below it.
 
     Args:
-        lacking: of all rows, whether they do: (B,).
-        value: (m, K, K) of those; (1, K, K) if it is the same of all; None: the identity of all.
+        lacking: of all rows, whether their matrix is in the value: (B,).
+        whole: rows that lack all below a layer whose matrix is then the identity, (B,).
+        value: (m, K, K) of those that lack something; (1, K, K) if it is the same of all; None: of none.
         scale: (m,), or None where it is 0.
         place: the place of every row in the value, (B,); None where it is the same of all.
     """
 
     lacking: Booleans
+    whole: Booleans
     value: Tensor | None
     scale: Tensor | None = None
     place: NDArray[np.int64] | None = None
@@ -89,6 +91,9 @@ class MixedMessages:
 
     def _root(self, key: Key) -> tuple[Tensor, Tensor]:
         value, scale = (part.T for part in self._shown_squares(key))
+        if key in self._matrices:  # of rows that lack everything
+            whole = torch.from_numpy(self._matrices[key].whole).to(value.device).unsqueeze(1)
+            value, scale = torch.where(whole, 1.0, value), torch.where(whole, 0.0, scale)
         if key not in self._squares:
             return value, scale
         rows, hidden, hidden_scale = self._squares[key]
@@ -111,14 +116,19 @@ class MixedMessages:
                 continue
             key = group.units, group.writes[fold]
             if variable not in self._watched:
-                self._matrices[key] = _Matrices(lacking, None if grams is None else grams[fold : fold + 1])
+                none = np.zeros_like(lacking)
+                if grams is None:
+                    self._matrices[key] = _Matrices(none, lacking, None)
+                else:
+                    self._matrices[key] = _Matrices(lacking, none, grams[fold : fold + 1])
                 continue
             rows = np.flatnonzero(lacking)
             like = self.snapshot.stacks[0].new_zeros(0, dtype=self.snapshot.dtype)
             gram = torch.eye(group.units).to(like) if grams is None else grams[fold].detach()
             leaf = gram.expand(len(rows), -1, -1).clone().requires_grad_()
             self.leaves[group, fold] = self._index(rows), leaf
-            self._matrices[key] = _Matrices(lacking, leaf, None, _places(rows, len(lacking)))
+            none, places = np.zeros_like(lacking), _places(rows, len(lacking))
+            self._matrices[key] = _Matrices(lacking, none, leaf, None, places)
 
     @property
     def _is_identity(self) -> bool:
@@ -139,6 +149,7 @@ class MixedMessages:
         below = [self._matrices.get(k) for k in keys]
         if all(matrices is None for matrices in below):
             return
+        whole = np.all([np.zeros(len(self._missing), bool) if m is None else m.whole for m in below], axis=0)
         is_squared = key in self.snapshot.plan.squares_suffice
         parts, scales, chosen = [], [], []
         for rows, pattern in _patterns(below, len(self._missing)):
@@ -148,6 +159,11 @@ class MixedMessages:
             parts.append(value.expand(-1, len(rows)) if is_squared else value.expand(len(rows), -1, -1))
             scales.append(scale)
             chosen.append(rows)
+        lacking = np.zeros(len(self._missing), dtype=bool)
+        if not chosen or is_squared:
+            self._matrices[key] = _Matrices(lacking, whole, None)
+        if not chosen:
+            return
         rows, value, scale = np.concatenate(chosen), torch.cat(parts, dim=int(is_squared)), torch.cat(scales)
         if is_squared:
             squares = rescaled_units(value, scale.unsqueeze(0))
@@ -158,25 +174,25 @@ class MixedMessages:
         largest = value.detach().diagonal(dim1=1, dim2=2).real.amax(dim=1)
         divisor = torch.where(largest > 0, largest, 1.0)
         self._doubt(rows, size, largest)
-        lacking = np.zeros(len(self._missing), dtype=bool)
         lacking[rows] = True
-        self._matrices[key] = _Matrices(
-            lacking, value * (1 / divisor)[:, None, None], scale + divisor.log(), _places(rows, len(lacking))
-        )
+        value, scale = value * (1 / divisor)[:, None, None], scale + divisor.log()
+        self._matrices[key] = _Matrices(lacking, whole, value, scale, _places(rows, len(lacking)))
 
     def _factors(
-        self, keys: list[Key], pattern: list[_Matrices | None], rows: NDArray[np.int64], index: Tensor
+        self, keys: list[Key], pattern: tuple[int, ...], rows: NDArray[np.int64], index: Tensor
     ) -> tuple[dict[int, Tensor], dict[int, Tensor], Tensor]:
         """Vectors, matrices and the log-scale of all together in rows with the same pattern."""
         vectors: dict[int, Tensor] = {}
         matrices: dict[int, Tensor] = {}
         scale = self.snapshot.mixture.new_zeros(len(rows))
-        for i, (key, hidden) in enumerate(zip(keys, pattern, strict=True)):
-            if hidden is None:
+        for i, (key, shows) in enumerate(zip(keys, pattern, strict=True)):
+            if shows == SHOWN:
                 value, scales = self._vector(key)
                 vectors[i] = value.index_select(0, index)
                 scale = scale + 2 * scales.index_select(0, index)
-            elif hidden.value is not None:
+            elif shows == HIDDEN:
+                hidden = self._matrices[key]
+                assert hidden.value is not None
                 matrices[i] = hidden.value
                 if hidden.place is not None:
                     places = self._index(hidden.place[rows])
@@ -203,18 +219,22 @@ class MixedMessages:
         return torch.from_numpy(rows).to(self._inputs.x.device)
 
 
+SHOWN, HIDDEN, WHOLE = 0, 1, 2
+"""What a row shows of a factor: all, some (or none, where its matrix is needed), nothing: the identity."""
+
+
 def _patterns(
     below: list[_Matrices | None], count: int
-) -> Iterator[tuple[NDArray[np.int64], list[_Matrices | None]]]:
-    """Rows that lack something of the same factors, of which the matrices count and of the others vectors."""
+) -> Iterator[tuple[NDArray[np.int64], tuple[int, ...]]]:
+    """Rows that are alike in what they show of each factor, but those that show all or nothing of all."""
     code = np.zeros(count, dtype=np.int64)
     for i, matrices in enumerate(below):
         if matrices is not None:
-            code += matrices.lacking.astype(np.int64) << i
-    for number in range(1, 4) if len(below) == 2 else np.unique(code[code > 0]).tolist():
-        rows = np.flatnonzero(code == number)
-        if len(rows):
-            yield rows, [m if number >> i & 1 else None for i, m in enumerate(below)]
+            code += 3**i * (HIDDEN * matrices.lacking + WHOLE * matrices.whole)
+    everything = sum(WHOLE * 3**i for i in range(len(below)))
+    for number in np.unique(code).tolist() if len(below) > 2 else np.flatnonzero(np.bincount(code)).tolist():
+        if number not in (0, everything):
+            yield np.flatnonzero(code == number), tuple(number // 3**i % 3 for i in range(len(below)))
 
 
 def _places(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ LEFT, WIDTH, HEIGHT, STEP, MARGIN = 150, 400, 30, 40, 20
 # folder: (what it is, the colour of its box)
 WORDS = {
     "errors": ("what is wrong, where, the fix; for all", GREY),
+    "progress": ("how far work is", GREY),
     "regions": ("which variables are split how", INDIGO),
     "families": ("functions of one variable", TEAL),
     "data": ("data sets, files, streams", TEAL),
@@ -44,6 +45,7 @@ WORDS = {
     "presets": ("options worth having a name", TEAL),
     "plots": ("pictures of all that", TEAL),
     "estimators": ("the door for scikit-learn", TEAL),
+    "api": ("the names that users see", GREY),
     "cli": ("the command line", TEAL),
 }
 

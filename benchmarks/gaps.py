@@ -11,6 +11,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,13 +55,14 @@ def main() -> None:
         x = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(0))
         missing = torch.rand(rows, COLUMNS, generator=torch.Generator().manual_seed(1)) < options.gaps
         one = missing[:1].expand(rows, -1)
-        pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            "density": (lambda: circuit.log_prob(x, one), lambda: circuit.log_prob(x, missing)),
-            "mean": (
-                lambda: circuit.impute(x, one, how="mean"),
-                lambda: circuit.impute(x, missing, how="mean"),
+        fill = partial(circuit.impute, x, how="mean")
+        pairs = {
+            "density": (partial(circuit.log_prob, x, one), partial(circuit.log_prob, x, missing)),
+            "mean": (partial(fill, one), partial(fill, missing)),
+            "training": (
+                partial(step, circuit, x[:256], None),
+                partial(step, circuit, x[:256], missing[:256]),
             ),
-            "training": (lambda: step(circuit, x[:256], None), lambda: step(circuit, x[:256], missing[:256])),
         }
         found = {}
         for name, (first, second) in pairs.items():

@@ -1,4 +1,4 @@
-"""The program answers what needs no model without torch, and what it says without is what the library knows."""
+"""The program answers without torch what needs no model, in the words that the library knows."""
 
 import importlib
 import os

@@ -40,7 +40,7 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
 def step(circuit: sq.SquaredCircuit, x: Tensor, missing: Tensor | None) -> None:
     """The gradient of a batch, as training computes it."""
     with circuit.training_step(on_manifold=True):
-        circuit.log_prob(x, missing).sum().backward()
+        torch.autograd.backward(circuit.log_prob(x, missing).sum())
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
         missing = torch.rand(rows, COLUMNS, generator=torch.Generator().manual_seed(1)) < options.gaps
         one = missing[:1].expand(rows, -1)
         fill = partial(circuit.impute, x, how="mean")
-        pairs = {
+        pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
             "density": (partial(circuit.log_prob, x, one), partial(circuit.log_prob, x, missing)),
             "mean": (partial(fill, one), partial(fill, missing)),
             "training": (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from squircuit.data.cells import Cells, read_as
+from squircuit.data.layout import Layout
 from squircuit.data.optional import need
 from squircuit.data.reading import Source, readable, require_names
 from squircuit.data.schema import Chunk
@@ -29,6 +30,7 @@ class ParquetSource(Source):
             self.sizes = [int(self._file.metadata.row_group(group).num_rows) for group in groups]
         if sum(self.sizes) < 1 or min(self.sizes) < 0 or not self.names:
             raise DataError(f"{path}: the file has no rows. Fix: pass a file with data.")
+            self.layout = Layout.of(self._file.schema_arrow.empty_table())
         require_names(path, self.names)
         self._starts = [0, *itertools.accumulate(self.sizes)]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from squircuit.data.layout import Layout
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, SquircuitError, Wording
 from squircuit.storage.checks import shown
@@ -36,6 +37,7 @@ class Source(ABC):
         guessed: whether nobody said that it has names, so that its first row may have been taken for them.
         wish: the type of every column, where the file says it, as for `infer`.
         shape: of one row, where it is an image, else None.
+        layout: its library and types of columns, where it is a table that has some, else None.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class Source(ABC):
     guessed: bool = False
     wish: str | None = None
     shape: tuple[int, ...] | None = None
+    layout: Layout | None = None
 
     @abstractmethod
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:

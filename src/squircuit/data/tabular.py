@@ -18,6 +18,7 @@ from squircuit.data.csv_files import CsvSource
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
 from squircuit.data.images import ImageSource
 from squircuit.data.infer import Facts, infer
+from squircuit.data.layout import Layout
 from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import ParquetSource
 from squircuit.data.reading import Source, enough_memory, numbered, require_names, wish_of
@@ -270,7 +271,7 @@ def _schema(
     _warn_of_names(
         source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]
     )
-    return Schema(columns)
+    return Schema(columns, source.layout)
 
 
 def _parsed(chunks: list[Chunk]) -> list[Chunk]:
@@ -366,8 +367,10 @@ class MemorySource(Source):
             self.named, self.names = False, numbered(int(np.prod(array.shape[1:])))
             self.shape, self.wish = array.shape[1:] if array.ndim > 2 else None, wish_of(array)
             self._columns = array.reshape(len(array), -1)
+            self.layout = Layout.of(rows).without_rows
         else:
             self._names = {str(name): name for name in names_of(rows)}
+            self.layout = Layout.of(rows).without_rows
             self.names = tuple(str(name) for name in names_of(rows))
             if not self.names:
                 raise DataError("no columns are no table. Fix: give some, each a cell for each row.")

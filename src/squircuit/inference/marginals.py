@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError, StructureError, is_whole
+from squircuit.errors import ParameterError, StructureError, is_whole, suggestion
 from squircuit.execution.precision import tf32
 from squircuit.inference.compile.compiled_circuit import Snapshot, constant
 from squircuit.inference.coordinates import Coordinate, even_points
@@ -52,6 +52,38 @@ class Marginals:
     def mode(self, variable: int) -> Tensor:
         """The most probable of a variable's points in every row: (n,)."""
         return self.points[variable][self.values[variable].nan_to_num(0.0).argmax(dim=1)]
+
+    def named(self, names: Sequence[str]) -> Marginals:
+        """The same, in which variables may be asked for by these names, too."""
+        tables = {name: ByName(getattr(self, name), names) for name in ("points", "values", "nodes", "masses")}
+        return replace(self, **tables)
+
+
+class ByName(dict[Any, Tensor]):
+    """A table for each of some variables, which have names as well.
+
+    Example:
+        >>> tables = ByName({1: torch.ones(2)}, ["sex", "age"])
+        >>> tables["age"], list(tables)
+        (tensor([1., 1.]), [1])
+    """
+
+    def __init__(self, tables: Mapping[int, Tensor], names: Sequence[str]) -> None:
+        super().__init__(tables)
+        self._names = names
+
+    def __missing__(self, name: object) -> Tensor:
+        if not isinstance(name, str):
+            raise KeyError(name)
+        if name not in self._names:
+            near = suggestion(name, self._names, all_known=False)
+            raise ParameterError(f"the model has no column {name!r}. Fix: {near}")
+        variable = self._names.index(name)
+        if variable not in self:
+            raise ParameterError(
+                f"column {name!r} is observed in all rows. Fix: mark it in missing= where it shall be unknown."
+            )
+        return self[variable]
 
 
 @tf32(False)

@@ -49,8 +49,10 @@ def filled_table(schema: Schema, given: Any, values: NDArray[Any], gaps: Mask, h
         places = np.flatnonzero(gaps[:, v])
         if len(places):
             cells = cells_of_frame(given, there[column.name]) if column.name in there else [None] * len(gaps)
-            for row, value in zip(places.tolist(), values[places, v].tolist(), strict=True):
-                cells[row] = column.decode(value, is_unrounded(column, how))
+            found = [column.decode(value, is_unrounded(column, how)) for value in values[places, v].tolist()]
+            found = found if schema.layout is None else schema.layout.fitted(column.name, found)
+            for row, cell in zip(places.tolist(), found, strict=True):
+                cells[row] = cell
             changed[column.name] = cells
     return Layout.of(given).filled(given, changed)
 

@@ -5,7 +5,7 @@ Tensors, arrays and lists of numbers pass as they are, so all that is said below
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,12 +78,14 @@ def mask_of(schema: Names, missing: Any) -> Any:
         columns, _ = columns_given(schema, missing)
         flags = [np.asarray(columns.get(name, False)) for name in schema.names]
         if any(flag.dtype.kind not in "b" and not np.isin(flag, (0, 1)).all() for flag in flags):
-            raise ParameterError("missing= holds other than booleans. Fix: pass True where a cell is missing.")
+            raise ParameterError(
+                "missing= holds other than booleans. Fix: pass True where a cell is missing."
+            )
         return np.stack(np.broadcast_arrays(*flags), axis=-1).astype(bool)
     names = _texts(missing)
     if names is None:
         return missing
-    chosen = set(numbers_of(schema, names, "missing="))
+    chosen = set(numbers_of(schema, names, "missing"))
     return np.array([v in chosen for v in range(len(_required(schema, missing).names))])
 
 
@@ -98,8 +100,8 @@ def numbers_of(schema: Names, variables: Any, what: str) -> Any:
     Example:
         >>> from squircuit.data import table
         >>> schema = table({"a": [0, 1, 2], "b": [0.5, 1.5, 3.0]}).schema
-        >>> numbers_of(schema, "b", "of="), numbers_of(schema, ["b", 0], "of="), numbers_of(schema, {"a": abs}, "of=")
-        ([1], [1, 0], {0: <built-in function abs>})
+        >>> numbers_of(schema, ["b", 0], "of"), numbers_of(schema, {"a": 2}, "grid")
+        ([1, 0], {0: 2})
     """
     if isinstance(variables, Mapping):
         return {_number(schema, name, what): entry for name, entry in variables.items()}
@@ -119,20 +121,20 @@ def require_columns(schema: Names, given: Any, variables: Any) -> None:
             )
 
 
-def encoded(schema: Schema, given: Any, unknown: Callable[[int], Mask] | None = None) -> HostRows:
+def encoded(schema: Schema, given: Any, unknown: Mask | None = None) -> HostRows:
     """Cells with names as numbers; columns that are not there are missing in all rows.
 
     Args:
         schema: the columns of the model.
         given: a frame, a mapping or a list of mappings.
-        unknown: makes for n rows a mask (n, d) in which values that a discrete column does not have are
-            noted, which then count as missing; None: they are refused.
+        unknown: (n, d), where to note values that a discrete column does not have, which then count as
+            missing; None: they are refused.
     """
     columns, count = columns_given(schema, given)
     nothing: NDArray[np.float64] = np.full(count, np.nan)
     cells = tuple(columns.get(name, nothing) for name in schema.names)
     chunk = Chunk(schema.names, cells, lambda row: f"row {row}")
-    return schema.encode_chunk(chunk, None if unknown is None else unknown(count))
+    return schema.encode_chunk(chunk, unknown)
 
 
 def columns_given(schema: Schema, given: Any) -> tuple[dict[str, Cells], int]:
@@ -172,15 +174,15 @@ def _of_table(schema: Names, table: Table) -> HostRows:
     if schema is None or table.schema is schema:
         return table.cells
     columns = {column.name: v for v, column in enumerate(table.columns)}
-    own = [columns.get(name) for name in schema.names]
-    same = [
-        v is not None and table.columns[v].states == column.states
-        for v, column in zip(own, schema.columns, strict=True)
-    ]
-    if all(same):
+    own = [columns[name] for name in schema.names if name in columns]
+    if len(own) == len(schema.names) and all(
+        table.columns[v].states == column.states for v, column in zip(own, schema.columns, strict=True)
+    ):
         return Rows(table.rows[:, own], table.missing[:, own])
     words = zip(*table.decode(table.rows, table.missing, exact=True), strict=True)
-    return encoded(schema, {name: as_cells(objects(list(cells))) for name, cells in zip(columns, words, strict=True)})
+    return encoded(
+        schema, {name: as_cells(objects(list(cells))) for name, cells in zip(columns, words, strict=True)}
+    )
 
 
 def of_one_length(given: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -216,7 +218,9 @@ def _number(schema: Names, name: Any, what: str) -> Any:
     names = _required(schema, name).names
     if name not in names:
         near = suggestion(name, names, all_known=False)
-        raise ParameterError(f"the model has no column {name!r}", where=what.rstrip("="), value=name, fix=near.rstrip("."))
+        raise ParameterError(
+            f"the model has no column {name!r}", where=what, value=name, fix=near.rstrip(".")
+        )
     return names.index(name)
 
 
@@ -239,5 +243,7 @@ def _either(gaps: Any, mask: Any) -> Any:
     if gaps is None or mask is None:
         return mask if gaps is None else gaps
     if isinstance(gaps, Tensor) or isinstance(mask, Tensor):
-        gaps, mask = (part.cpu().numpy() if isinstance(part, Tensor) else np.asarray(part) for part in (gaps, mask))
+        gaps, mask = (
+            part.cpu().numpy() if isinstance(part, Tensor) else np.asarray(part) for part in (gaps, mask)
+        )
     return gaps | np.asarray(mask)

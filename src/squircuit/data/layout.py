@@ -49,7 +49,9 @@ class Layout:
         """That of a data frame, a mapping or an array."""
         if not is_frame(rows):
             dtype = getattr(rows, "dtype", None)
-            return Layout("numpy", {ALL: dtype} if isinstance(dtype, np.dtype) and dtype.kind in "fiub" else {})
+            return Layout(
+                "numpy", {ALL: dtype} if isinstance(dtype, np.dtype) and dtype.kind in "fiub" else {}
+            )
         package = type(rows).__module__.partition(".")[0]
         library = "mapping" if isinstance(rows, Mapping) else package
         return Layout(library, library_of(library).types(rows), rows.index if library == "pandas" else None)
@@ -96,9 +98,16 @@ class Layout:
         kind = _type(self._library, self.types.get(name, self.types.get(ALL)))
         return self._library.column(name, fitted(cells, kind), kind)
 
+    def fitted(self, name: str, cells: Sequence[Any]) -> list[Any]:
+        """Some cells as the column of this name holds them, for a table of another library."""
+        return fitted(cells, self.types.get(name, self.types.get(ALL)))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, without the index."""
-        return {"library": self.library, "types": {name: _described(kind) for name, kind in self.types.items()}}
+        return {
+            "library": self.library,
+            "types": {name: _described(kind) for name, kind in self.types.items()},
+        }
 
     @staticmethod
     def from_dict(document: Any) -> Layout:
@@ -129,10 +138,10 @@ def fitted(cells: Sequence[Any], kind: Any) -> list[Any]:
     """Cells as a column of some type holds them: truth values, whole numbers in its range, floats, texts.
 
     Example:
-        >>> fitted([1, 0, np.nan], np.dtype(bool)), fitted([-2, 7.6], np.dtype("uint8")), fitted([2], "string")
+        >>> fitted([1, 0, np.nan], np.dtype(bool)), fitted([-2, 7.6], "UInt8"), fitted([2], "string")
         ([True, False, None], [0, 8], ['2'])
     """
-    known = [None if is_missing(cell) else cell for cell in cells]
+    known = [None if not isinstance(cell, str) and is_missing(cell) else cell for cell in cells]
     convert = converter(kind)
     return known if convert is None else [None if cell is None else convert(cell) for cell in known]
 
@@ -158,5 +167,5 @@ def _type(library: Library, entry: Any) -> Any:
         if isinstance(entry, str):
             return library.type_named(entry, None, False)
         return library.type_named("category", list(entry["categories"]), bool(entry.get("ordered")))
-    except Exception:  # noqa: BLE001 - of another version of the library, or written by hand
+    except Exception:  # of another version of the library, or written by hand
         return None

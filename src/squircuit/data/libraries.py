@@ -1,4 +1,4 @@
-"""The types of columns in pandas, polars, pyarrow and NumPy: read from a table, made again for other cells."""
+"""The types of columns in pandas, polars, pyarrow and NumPy: read from a table, made for other cells."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Library(ABC):
 
     @abstractmethod
     def column(self, name: str, cells: list[Any], kind: Any) -> Any:
-        """A column of a type, or where cells do not fit it (None: there is none), of the type they suggest."""
+        """A column of a type; where there is none, or cells do not fit it, of the type that they suggest."""
 
     @abstractmethod
     def table(self, columns: Mapping[str, Any]) -> Any:
@@ -39,7 +39,7 @@ class Library(ABC):
 
     @abstractmethod
     def with_columns(self, rows: Any, columns: Mapping[str, Any]) -> Any:
-        """The same table with other columns in place of those with these names."""
+        """The same table with other columns in place of those with these names; new ones come last."""
 
 
 @final
@@ -53,7 +53,7 @@ class Pandas(Library):
     def types(self, rows: Any) -> dict[str, Any]:
         kinds = zip(rows.columns, rows.dtypes, strict=True)
         return {
-            str(name): TRUTH if kind == object and are_truths(rows.iloc[:, place]) else kind
+            str(name): TRUTH if str(kind) == "object" and are_truths(rows.iloc[:, place]) else kind
             for place, (name, kind) in enumerate(kinds)
         }
 
@@ -66,9 +66,7 @@ class Pandas(Library):
         if kind is not None and hasattr(kind, "categories") and not {*cells} - {None} <= {*kind.categories}:
             kind = None  # pandas would make such cells missing
         series = self._pandas.Series
-        return _first(
-            lambda: series(cells, dtype=object if kind == TRUTH else kind), lambda: series(cells)
-        )
+        return _first(lambda: series(cells, dtype=object if kind == TRUTH else kind), lambda: series(cells))
 
     def table(self, columns: Mapping[str, Any]) -> Any:
         return self._pandas.DataFrame(dict(columns))
@@ -78,6 +76,8 @@ class Pandas(Library):
         for place, name in enumerate(rows.columns):
             if str(name) in columns:
                 made.isetitem(place, columns[str(name)].set_axis(rows.index))
+        for name in [name for name in columns if name not in {str(name) for name in rows.columns}]:
+            made[name] = columns[name].set_axis(rows.index)
         return made
 
 
@@ -136,7 +136,12 @@ class Arrow(Library):
 
     def with_columns(self, rows: Any, columns: Mapping[str, Any]) -> Any:
         for name, column in columns.items():
-            rows = rows.set_column(rows.column_names.index(name), name, column)
+            there = name in rows.column_names
+            rows = (
+                rows.set_column(rows.column_names.index(name), name, column)
+                if there
+                else rows.append_column(name, column)
+            )
         return rows
 
 
@@ -165,7 +170,8 @@ class Arrays(Library):
         return dict(columns)
 
     def with_columns(self, rows: Any, columns: Mapping[str, Any]) -> Any:
-        return {name: columns.get(str(name), cells) for name, cells in rows.items()}
+        changed = {name: columns.get(str(name), cells) for name, cells in rows.items()}
+        return changed | {name: columns[name] for name in columns if name not in {str(name) for name in rows}}
 
 
 @final
@@ -205,7 +211,7 @@ def converter(kind: Any) -> Callable[[Any], Any] | None:
     """
     word = str(kind).lower().partition("[")[0]  # pandas has int64, Int64 and int64[pyarrow]
     if word in ("bool", "boolean", TRUTH):
-        return bool
+        return lambda cell: bool(cell >= 0.5)  # a mean may be between
     if word in ("str", "string", "large_string", "string_view", "utf8"):
         return str
     if word in ("float", "double", "halffloat", "float16", "float32", "float64"):
@@ -230,7 +236,7 @@ def are_truths(cells: Any) -> bool:
 def array_type(cells: Any) -> Any:
     """The type of an array of numbers or of truth values; None of all else."""
     dtype = getattr(cells, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype != object:
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
         return dtype if dtype.kind in "fiub" else None
     is_list = isinstance(cells, list | tuple | np.ndarray)
     return np.dtype(bool) if is_list and are_truths(cells) else None
@@ -242,11 +248,11 @@ def kind_of_floats(kind: Any) -> Any:
 
 
 def _first(*ways: Callable[[], Any]) -> Any:
-    """What the first way that works gives: cells that do not fit a type get that which the library chooses."""
+    """What the first way that works gives: where cells do not fit a type, the library chooses one."""
     for way in ways[:-1]:
         try:
             return way()
-        except Exception:  # noqa: BLE001, S112 - libraries have errors of their own
+        except Exception:  # libraries have errors of their own
             continue
     return ways[-1]()
 

@@ -27,10 +27,10 @@ class ParquetSource(Source):
             self._file = parquet.ParquetFile(path)
             self.names = tuple(str(name) for name in self._file.schema_arrow.names)
             groups = range(self._file.num_row_groups)
+            self.layout = Layout.of(self._file.schema_arrow.empty_table())
             self.sizes = [int(self._file.metadata.row_group(group).num_rows) for group in groups]
         if sum(self.sizes) < 1 or min(self.sizes) < 0 or not self.names:
             raise DataError(f"{path}: the file has no rows. Fix: pass a file with data.")
-            self.layout = Layout.of(self._file.schema_arrow.empty_table())
         require_names(path, self.names)
         self._starts = [0, *itertools.accumulate(self.sizes)]
 

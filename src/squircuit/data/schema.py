@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, shown
+from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, objects, shown
 from squircuit.data.columns import FITTED, Column, column_from_dict
 from squircuit.data.frames import is_frame, named_columns, plain
 from squircuit.data.layout import Layout
@@ -176,10 +176,7 @@ class Schema:
         if missing is not None:
             values[np.broadcast_to(plain(missing).astype(bool), values.shape)] = np.nan
         kept = np.broadcast_to(False if exact is None else plain(exact).astype(bool), values.shape)
-        columns = [
-            [column.decode(cell, known) for cell, known in zip(cells, observed, strict=True)]
-            for column, cells, observed in zip(self.columns, values.T.tolist(), kept.T.tolist(), strict=True)
-        ]
+        columns = [_words(*part) for part in zip(self.columns, values.T, kept.T, strict=True)]
         return [list(row) for row in zip(*columns, strict=True)]
 
     def frame(
@@ -195,8 +192,8 @@ class Schema:
             rows: (n, d), or (…, d): all of them one after the other.
             missing, exact: as for `decode`.
             like: a data frame, whose library, types of columns and, if it has as many rows, index the table
-                gets; or "pandas", "polars", "pyarrow", "numpy" or "mapping". Default: as the data was of which
-                the model was made; of a file the first of pandas, polars and pyarrow that is installed.
+                gets; or "pandas", "polars", "pyarrow", "numpy" or "mapping". Default: as the data was from which
+                the types were inferred; of a file the first of pandas, polars, pyarrow that is installed.
 
         Example:
             >>> from squircuit.data import table
@@ -207,8 +204,13 @@ class Schema:
         values = plain(rows)
         flat = [part if part is None else _flat(plain(part)) for part in (missing, exact)]
         cells = self.decode(_flat(values), *flat)
-        layout = self.layout if like is None and self.layout is not None else Layout.wished(like)
-        return layout.table(self.names, [*zip(*cells, strict=True)] or [() for _ in self.columns])
+        columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in self.columns]
+        if self.layout is None:
+            return Layout.wished(like).table(self.names, columns)
+        layout = self.layout if like is None else Layout.wished(like)
+        return layout.table(
+            self.names, [self.layout.fitted(*part) for part in zip(self.names, columns, strict=True)]
+        )
 
     def difference(self, other: Schema) -> str | None:
         """Why numbers of this schema mean something else in another one, in words; None: they do not.
@@ -277,6 +279,14 @@ class Schema:
                 f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
                 f"Fix: give one column for each of {listed(self.names)}."
             )
+
+
+def _words(column: Column, values: Values, exact: Mask) -> list[Any]:
+    """The cells of a column in the words of the data; each different number is looked at once."""
+    numbers = np.where(exact, values, column.rounded(values))
+    different, places = np.unique(numbers, return_inverse=True)
+    cells = objects([column.decode(number, exact=True) for number in different.tolist()])[places.ravel()]
+    return cells.tolist()  # type: ignore[no-any-return]
 
 
 def _flat(rows: NDArray[Any]) -> NDArray[Any]:

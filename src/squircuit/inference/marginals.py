@@ -55,7 +55,9 @@ class Marginals:
 
     def named(self, names: Sequence[str]) -> Marginals:
         """The same, in which variables may be asked for by these names, too."""
-        tables = {name: ByName(getattr(self, name), names) for name in ("points", "values", "nodes", "masses")}
+        tables = {
+            name: ByName(getattr(self, name), names) for name in ("points", "values", "nodes", "masses")
+        }
         return replace(self, **tables)
 
 
@@ -81,7 +83,7 @@ class ByName(dict[Any, Tensor]):
         variable = self._names.index(name)
         if variable not in self:
             raise ParameterError(
-                f"column {name!r} is observed in all rows. Fix: mark it in missing= where it shall be unknown."
+                f"column {name!r} is observed in all rows. Fix: mark it in missing= where it is not known."
             )
         return self[variable]
 

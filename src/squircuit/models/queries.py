@@ -225,9 +225,7 @@ class Queries:
         joined = not keeps_cross_terms_zero(self.structure, evidence, functions)
         return expectation(self.snapshot(joined), evidence, functions)
 
-    def decode(
-        self, rows: Any, missing: Any = None, exact: Any = None, like: Any = None
-    ) -> Any:
+    def decode(self, rows: Any, missing: Any = None, exact: Any = None, like: Any = None) -> Any:
         """Samples or completions as a table like that of which the model was made, in its values.
 
         Args:
@@ -247,7 +245,7 @@ class Queries:
         """
         if self.schema is None:
             raise ParameterError(
-                "the model has no names of columns. Fix: set model.schema = table.schema, as models have that "
-                "sq.learn and sq.model_for make of a table."
+                "the model has no names of columns. Fix: set model.schema = table.schema, as it is of models "
+                "that sq.learn and sq.model_for make of a table."
             )
         return self.schema.frame(rows, mask_of(self.schema, missing), exact, like)

@@ -34,10 +34,10 @@ class Layout:
     Example:
         >>> import polars
         >>> layout = Layout.of(polars.DataFrame({"n": [1, 2]}, schema={"n": polars.UInt8}))
-        >>> layout.table(["n", "x"], [[3, 300], [0.5, 1.5]]).schema
-        Schema({'n': UInt8, 'x': Float64})
-        >>> Layout.from_dict(layout.to_dict()).table(["n"], [[3]]).schema
-        Schema({'n': UInt8})
+        >>> layout.table(["n", "x"], [[3, 300], [0.5, 1.5]]).dtypes
+        [UInt8, Float64]
+        >>> Layout.from_dict(layout.to_dict()).table(["n"], [[3]]).dtypes
+        [UInt8]
     """
 
     library: str

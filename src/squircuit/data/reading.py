@@ -58,7 +58,7 @@ class Source(ABC):
 
 
 @contextmanager
-def readable(path: Path, what: str, fix: str) -> Iterator[None]:
+def readable(path: Path, what: str, fix: str | Wording) -> Iterator[None]:
     """One clear error for all that a library may raise of bytes that anybody may have written."""
     try:
         yield
@@ -68,7 +68,7 @@ def readable(path: Path, what: str, fix: str) -> Iterator[None]:
         raise too_large(path) from error
     except Exception as error:  # each library has errors of its own, and damaged files find all of them
         raise DataError(
-            f"{shown(path)}: cannot be read as {what} ({one_line(error)}). Fix: {fix}."
+            f"cannot be read as {what} ({one_line(error)})", where=shown(path), fix=fix
         ) from error
 
 

@@ -192,14 +192,14 @@ class Schema:
             rows: (n, d), or (…, d): all of them one after the other.
             missing, exact: as for `decode`.
             like: a data frame, whose library, types of columns and, if it has as many rows, index the table
-                gets; or "pandas", "polars", "pyarrow", "numpy" or "mapping". Default: as the data was from which
-                the types were inferred; of a file the first of pandas, polars, pyarrow that is installed.
+                gets; or "pandas", "polars", "pyarrow", "numpy" or "mapping". Default: like the data that the
+                model was made of; of a file the first of pandas, polars, pyarrow that is installed.
 
         Example:
             >>> from squircuit.data import table
             >>> people = table({"sex": ["f", "m"], "age": np.array([31, 7], dtype=np.int8)})
-            >>> people.schema.frame([[1, 30], [0, 8]])
-            {'sex': array(['m', 'f'], dtype=object), 'age': array([30,  8], dtype=int8)}
+            >>> people.schema.frame([[1, 1], [0, 1]])
+            {'sex': array(['m', 'f'], dtype=object), 'age': array([31, 31], dtype=int8)}
         """
         values = plain(rows)
         flat = [part if part is None else _flat(plain(part)) for part in (missing, exact)]

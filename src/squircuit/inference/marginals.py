@@ -55,10 +55,9 @@ class Marginals:
 
     def named(self, names: Sequence[str]) -> Marginals:
         """The same, in which variables may be asked for by these names, too."""
-        tables = {
-            name: ByName(getattr(self, name), names) for name in ("points", "values", "nodes", "masses")
-        }
-        return replace(self, **tables)
+        parts = (self.points, self.values, self.nodes, self.masses)
+        points, values, nodes, masses = (ByName(part, names) for part in parts)
+        return replace(self, points=points, values=values, nodes=nodes, masses=masses)
 
 
 class ByName(dict[Any, Tensor]):

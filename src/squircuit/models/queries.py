@@ -240,8 +240,8 @@ class Queries:
             >>> frame = polars.DataFrame({"season": ["winter", "summer"] * 20, "warm": [False, True] * 20})
             >>> model = sq.table_model(frame, units=2)
             >>> cold = model.sample(2, given={"season": "winter"}, seed=0)
-            >>> model.decode(cold).schema, model.decode(cold)["season"].to_list()
-            (Schema({'season': String, 'warm': Boolean}), ['winter', 'winter'])
+            >>> model.decode(cold).dtypes, model.decode(cold)["season"].to_list()
+            ([String, Boolean], ['winter', 'winter'])
         """
         if self.schema is None:
             raise ParameterError(

@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from squircuit.data.cells import MISSING, Cells, number
+from squircuit.data.cells import EMPTY, Cells, number, numbers, objects
 from squircuit.data.content import BOM, Content, codec
 from squircuit.data.optional import installed, need
 from squircuit.data.reading import Source, numbered, plausible, readable, require_names
@@ -87,26 +87,40 @@ class CsvSource(Source):
         reader, which knows the line of each row, reads it or says what is wrong.
         """
         is_small = self.content.size < LARGE
-        if is_small or self.content.is_packed or self.codec != "utf-8" or _holds(self.content, b'"'):
+        if is_small or self.content.is_packed or self.codec != "utf-8" or _is_odd(self.content):
             return None
-        arrow = installed("pyarrow.csv")
-        if arrow is None:
+        if installed("pyarrow.csv") is None:
             return None
         chosen = [f"f{position}" for position in self.positions(names)]
-        texts = {f"f{position}": "string" for position in range(len(self.names))}
         try:
-            found = arrow.read_csv(
-                self.path if self.content.is_file else self.content.open(),
-                arrow.ReadOptions(autogenerate_column_names=True, use_threads=False),
-                arrow.ParseOptions(delimiter=self.delimiter, quote_char=False, newlines_in_values=False),
-                arrow.ConvertOptions(column_types=texts, include_columns=chosen, null_values=[]),
-            ).slice(int(self.named))
+            found = self._arrow_table(chosen, {})
+            texts = {name: "string" for name in chosen if not is_plain(found.column(name))}
+            again = self._arrow_table(list(texts), texts) if texts else found
         except (ValueError, LookupError, NotImplementedError, OSError):  # of pyarrow
             return None
         if not len(found):
             return None
-        cells = tuple(_numbers_or_texts(column) for column in found.columns)
+        cells = tuple(_cells(again.column(name) if name in texts else found.column(name)) for name in chosen)
         return Chunk(tuple(names), cells, lambda row: f"{self.path}, line {self._line_of(row)}")
+
+    def _arrow_table(self, chosen: list[str], texts: dict[str, str]) -> Any:
+        """Some columns: those that are not read as texts have the types that pyarrow finds."""
+        arrow = need("pyarrow.csv", "reading CSV files")
+        place = self.path if self.content.is_file else self.content.open()
+        return arrow.read_csv(
+            place,
+            arrow.ReadOptions(
+                autogenerate_column_names=True, use_threads=False, skip_rows_after_names=int(self.named)
+            ),
+            arrow.ParseOptions(delimiter=self.delimiter, quote_char=False, newlines_in_values=False),
+            arrow.ConvertOptions(
+                column_types=texts,
+                include_columns=chosen,
+                null_values=[] if texts else sorted(EMPTY),
+                true_values=[],
+                false_values=[],
+            ),
+        )
 
     def _line_of(self, row: int) -> int:
         """The line on which a row begins, for an error."""
@@ -213,29 +227,38 @@ class CsvSource(Source):
         return gzip.open(raw) if self.content.is_packed else raw
 
 
-def _holds(content: Content, mark: bytes) -> bool:
-    """Whether a byte is somewhere in a file."""
+def _is_odd(content: Content) -> bool:
+    """Whether a file holds what Arrow reads in another way: quotes, or numbers to the base 16."""
     with content.open() as stream:
-        return any(mark in block for block in iter(lambda: stream.read(BLOCK), b""))
+        before = b""
+        while block := stream.read(BLOCK):
+            if b'"' in block or any(x in block and b"0" + x in before + block for x in (b"x", b"X")):
+                return True
+            before = block[-1:]
+    return False
 
 
-def _numbers_or_texts(column: Any) -> Cells:
-    """A column of texts of Arrow as numbers, NaN for missing, where it holds no other, else as it is."""
-    compute = need("pyarrow.compute", "reading CSV files")
-    trimmed = compute.utf8_trim_whitespace(column)
-    gone = compute.is_in(
-        compute.utf8_lower(trimmed), need("pyarrow", "reading CSV files").array(sorted(MISSING))
-    )
-    known = compute.drop_null(compute.if_else(gone, None, trimmed))
-    try:
-        numbers = known.cast("float64").to_numpy()
-    except ValueError:  # a text, or a number that only Python knows
-        numbers = np.array([np.nan])
-    if np.isnan(numbers).any():  # Arrow takes nan(abc) for a number
-        return column.to_numpy().astype(object)  # type: ignore[no-any-return]
-    values = np.full(len(column), np.nan)
-    values[~gone.to_numpy()] = numbers
-    return values
+def is_plain(column: Any) -> bool:
+    """Arrow read numbers as Python does, or texts: it knows dates, too, and takes nan(abc) for a number."""
+    kind = str(column.type)
+    if kind == "double":
+        compute = need("pyarrow.compute", "reading CSV files")
+        return not compute.any(compute.is_nan(column)).as_py()
+    return kind in ("int64", "string")
+
+
+def _cells(column: Any) -> Cells:
+    """A column of Arrow: numbers with NaN for missing, or texts that are one object where they are equal."""
+    if str(column.type) != "string":
+        return column.to_numpy().astype(np.float64, copy=False)  # type: ignore[no-any-return]
+    coded = column.combine_chunks().dictionary_encode()
+    different = objects(coded.dictionary.to_pylist())
+    texts: Cells = different[coded.indices.to_numpy(zero_copy_only=False)]
+    return numbers(texts)[0] if all(_is_number(text) for text in different) else texts
+
+
+def _is_number(text: str) -> bool:
+    return number(text) is not None
 
 
 def last_quote(lines: Iterable[str], delimiter: str) -> tuple[int | None, bool]:

@@ -12,7 +12,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.cells import SEVERAL, Cells, Mask, columns_of, number, numbers, read_as, shown
+from squircuit.data.cells import (
+    SEVERAL,
+    Cells,
+    Mask,
+    begin_with_a_number,
+    columns_of,
+    number,
+    numbers,
+    read_as,
+    shown,
+)
 from squircuit.data.columns import Column
 from squircuit.data.content import Content
 from squircuit.data.csv_files import CsvSource
@@ -302,7 +312,11 @@ def _parsed(chunks: list[Chunk]) -> list[Chunk]:
     """The same with numbers in place of texts where all of a column are some, so that each is parsed once."""
     columns: list[Sequence[Cells]] = []
     for pieces in zip(*(chunk.cells for chunk in chunks), strict=True):
-        read = [numbers(cells) for cells in pieces]
+        read = (
+            [numbers(cells) for cells in pieces]
+            if all(map(begin_with_a_number, pieces))
+            else [(pieces[0], 0)]
+        )
         is_number = all(wrong is None for _, wrong in read)
         columns.append([values for values, _ in read] if is_number else pieces)
     return [

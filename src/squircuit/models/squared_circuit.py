@@ -183,6 +183,17 @@ class SquaredCircuit(Queries, StackedWeights):
         numbers = sum(p.numel() * (2 if p.is_complex() else 1) for p in self.parameters())
         return f"{kind}, {self.structure.num_variables} variables, {numbers:,} parameters"
 
+    def draw(self) -> str:
+        """The layers of the circuit as SVG text; inputs have the names of their columns, where it knows them.
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = sq.table_model({"sex": [0, 1, 1], "size": [0.2, 0.1, 0.4]}, size=4)
+            >>> "sex" in model.draw(), "x0" in model.draw()
+            (True, False)
+        """
+        return self.structure.draw(None if self.schema is None else self.schema.names)
+
     def save(self, path: str | PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
         """Write the model to one file, from which :func:`squircuit.load` makes it again.
 

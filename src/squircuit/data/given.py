@@ -57,7 +57,7 @@ def rows_of(schema: Names, given: Any, missing: Any = None) -> tuple[Any, Any]:
         rows: Rows[Any] = given
     elif isinstance(given, Table):
         rows = _of_table(schema, given)
-    elif has_names(given):
+    elif has_names(given) and not (schema is None and hasattr(given, "columns")):  # a frame of numbers
         rows = encoded(_required(schema, given), given)
     else:
         return given, mask
@@ -72,9 +72,9 @@ def mask_of(schema: Names, missing: Any) -> Any:
         >>> mask_of(table({"a": [0, 1, 2], "b": [0.5, 1.5, 3.0]}).schema, ["b"])
         array([False,  True])
     """
-    if isinstance(missing, Tensor) or missing is None:
+    if schema is None or missing is None or isinstance(missing, Tensor):
         return missing
-    if schema is not None and has_names(missing):
+    if has_names(missing):
         columns, _ = columns_given(schema, missing)
         flags = [np.asarray(columns.get(name, False)) for name in schema.names]
         if any(flag.dtype.kind not in "b" and not np.isin(flag, (0, 1)).all() for flag in flags):
@@ -86,7 +86,7 @@ def mask_of(schema: Names, missing: Any) -> Any:
     if names is None:
         return missing
     chosen = set(numbers_of(schema, names, "missing"))
-    return np.array([v in chosen for v in range(len(_required(schema, missing).names))])
+    return np.array([v in chosen for v in range(len(schema.names))])
 
 
 def numbers_of(schema: Names, variables: Any, what: str) -> Any:

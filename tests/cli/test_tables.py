@@ -229,5 +229,5 @@ def test_python_reads_streams_too():
     table = sq.data.read(io.BytesIO(content))
     assert table.source == "the stream"
     np.testing.assert_array_equal(table.rows, [[1.5, 0.0], [2.5, 1.0]])
-    with pytest.raises(sq.ParameterError, match="a stream of texts. Fix: open it for bytes"):
+    with pytest.raises(sq.ParameterError, match=r"a stream of texts\. Fix: open it for bytes"):
         sq.data.read(io.StringIO("a,b\n"))

@@ -20,7 +20,7 @@ from squircuit.families.block import BlockFamily
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
 from squircuit.families.concatenated import Concatenated
-from squircuit.families.conjugated import Conjugated
+from squircuit.families.derived import Conjugated
 from squircuit.families.domain import Domain, Finite, HalfLine, Interval, Line
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
@@ -29,8 +29,7 @@ from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
 from squircuit.families.monotone import Monotone
 from squircuit.families.multivariate_gaussian import MultivariateGaussian
-from squircuit.families.orthonormalised import Orthonormalised
-from squircuit.families.orthonormalised_block import OrthonormalisedBlock
+from squircuit.families.orthonormalised import Orthonormalised, OrthonormalisedBlock
 from squircuit.families.product import Product
 from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
 from squircuit.families.transformed import Transformed

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError, is_whole
 from squircuit.families.base import Family, Values
+from squircuit.families.cache import constant
 from squircuit.families.checks import is_finite, wrong
-from squircuit.families.constants import constant
 from squircuit.families.domain import Domain, Interval, Line
 from squircuit.families.knots import parts
 

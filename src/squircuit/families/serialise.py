@@ -13,7 +13,7 @@ from squircuit.families.bins import Bins
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
 from squircuit.families.concatenated import Concatenated
-from squircuit.families.conjugated import Conjugated
+from squircuit.families.derived import Conjugated
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
 from squircuit.families.hermite import Hermite
@@ -21,8 +21,7 @@ from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
 from squircuit.families.monotone import Monotone
 from squircuit.families.multivariate_gaussian import MultivariateGaussian
-from squircuit.families.orthonormalised import Orthonormalised
-from squircuit.families.orthonormalised_block import OrthonormalisedBlock
+from squircuit.families.orthonormalised import Orthonormalised, OrthonormalisedBlock
 from squircuit.families.product import Product
 from squircuit.families.transformed import Transformed
 from squircuit.storage.words import one_line

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
+from squircuit.families.base import largest_scale
 from squircuit.families.quadrature import POINTS
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete, require_positive
@@ -18,7 +19,6 @@ from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.messages import Messages, log_total, messages
 from squircuit.inference.upward.quadrature import breakpoints
-from squircuit.inference.upward.scaled_message import largest_scale
 
 MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
 

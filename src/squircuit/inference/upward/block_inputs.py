@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.plan import InputGroup
-from squircuit.families import BlockFamily, OrthonormalisedBlock
+from squircuit.families import OrthonormalisedBlock
 from squircuit.families.block import places
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks
@@ -22,7 +22,7 @@ from squircuit.inference.upward.gaussian_terms import (
     terms_of_units,
     transform_of,
 )
-from squircuit.inference.upward.learnt_values import layer_values
+from squircuit.inference.upward.input_layers import block_family, layer_values
 
 
 @final
@@ -118,9 +118,3 @@ class BlockInputs:
         """Results of some rows each, in the order of the rows."""
         rows, parts = zip(*found, strict=True)
         return torch.cat(parts)[torch.cat(rows).argsort()]
-
-
-def block_family(group: InputGroup) -> BlockFamily:
-    """The functions of a group over blocks of variables."""
-    assert isinstance(group.family, BlockFamily)
-    return group.family

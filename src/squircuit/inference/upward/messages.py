@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.plan import Branch, InputGroup, SumGroup
+from squircuit.families.base import largest_scale
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.compile.schedule import Form, Schedule, Source, Step
 from squircuit.inference.evidence import Evidence
@@ -28,7 +30,6 @@ from squircuit.inference.upward.scaled_message import (
     Message,
     added,
     joined,
-    largest_scale,
     ratio,
     rescaled,
     rescaled_units,
@@ -339,9 +340,9 @@ def log_totals(found: Messages) -> Tensor:
 
 
 def _log_of(total: Tensor, scale: Tensor) -> Tensor:
-    positive = (total > 0) & (scale > -torch.inf)
-    logarithm = torch.where(positive, total, 1.0).log() + torch.where(positive, scale, 0.0)
-    return torch.where(positive, logarithm, -torch.inf).to(total.dtype)
+    there = scale > -torch.inf
+    logarithm = log_or_nothing(torch.where(there, total, 0.0)) + torch.where(there, scale, 0.0)
+    return logarithm.to(total.dtype)
 
 
 def _weighted_sum(terms: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits.layers import Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.circuits.structure import Structure
 from squircuit.errors import FormatError, ParameterError, SquircuitError
 from squircuit.families.base import Family
 from squircuit.families.serialise import family_from_dict, family_to_dict
 from squircuit.storage.documents import parsed
 from squircuit.storage.words import one_line, without_fix
-
-if TYPE_CHECKING:
-    from squircuit.circuits.circuit import Circuit
 
 FORMAT, VERSION = "squircuit.circuit", 1
 FIX = "pass the text of circuit.to_json(), or write it again"
@@ -38,20 +36,20 @@ FEW, SPARSE = 4096, 8
 
 
 class Arguments(TypedDict):
-    """What :class:`Circuit` is made from."""
+    """What a circuit is made from."""
 
     roots: list[Layer]
     root_weights: Parameter | None
     validate: bool
 
 
-def to_json(circuit: Circuit, *, weights: bool = False) -> str:
+def to_json(circuit: Structure, weights: Mapping[str, Tensor] | None = None) -> str:
     """JSON text of a circuit.
 
     Args:
         circuit: the circuit.
-        weights: include the values of all parameters, not only those that belong to the structure
-            (fixed ones, initial shifts and scales). Exact, but large: for small circuits.
+        weights: the values of all parameters, where they are wanted. Default those that belong to the
+            structure: fixed ones, initial shifts and scales.
 
     Example:
         >>> from squircuit.circuits import Circuit, Input, Sum
@@ -63,7 +61,7 @@ def to_json(circuit: Circuit, *, weights: bool = False) -> str:
     index = {layer: i for i, layer in enumerate(circuit.layers)}
     of_families = {p for layer in circuit.inputs for p in layer.parameters.values()}
     kept = {n: p.value for n, p in circuit.parameters.items() if p in of_families or _is_fixed(p)}
-    values = circuit.weights if weights else kept
+    values = kept if weights is None else weights
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -178,7 +176,7 @@ def _tensor(item: Mapping[str, Any], shape: tuple[int, ...]) -> Tensor:
     return torch.view_as_complex(flat.reshape(*shape, 2)) if dtype.is_complex else flat.reshape(shape)
 
 
-def _layer_to_dict(circuit: Circuit, layer: Layer, index: Mapping[Layer, int]) -> dict[str, Any]:
+def _layer_to_dict(circuit: Structure, layer: Layer, index: Mapping[Layer, int]) -> dict[str, Any]:
     if isinstance(layer, Input):
         return {
             "kind": "input",

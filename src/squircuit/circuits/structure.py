@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
@@ -88,6 +88,17 @@ class Structure:
         for layer in self.layers:
             depths[layer] = 1 + max((depths[item] for item in layer.inputs), default=-1)
         return depths
+
+    def rebuilt(self, change: Callable[[Layer, list[Layer]], Layer]) -> list[Layer]:
+        """The root layers of a copy that is made from the inputs upwards.
+
+        Args:
+            change: a layer, and what its inputs have become → what it becomes.
+        """
+        made: dict[Layer, Layer] = {}
+        for layer in self.layers:
+            made[layer] = change(layer, [made[item] for item in layer.inputs])
+        return [made[root] for root in self.roots]
 
     @property
     def is_scalar(self) -> bool:

@@ -22,7 +22,7 @@ from squircuit.families.knots import parts
 REACH = 100.0
 """e^(−100/2) is 2e-22: how many lengths of a tail integrals go."""
 PANEL = 5.0
-"""Of a tail, in its lengths."""
+"""The width of the panels of a tail, in its lengths."""
 
 
 @final

@@ -171,7 +171,7 @@ class Monotone:
         return tuple(constant(numbers, at)[number] for numbers in _pieces(self))
 
     def _tails(self, ends: tuple[float, ...] | None = None) -> list[tuple[float, float, float, float]]:
-        """For each tail its sign, where it begins, d and κ."""
+        """Each tail: its sign, where it begins, d and κ."""
         if self.tails is None:
             return []
         ends = self.knots if ends is None else ends

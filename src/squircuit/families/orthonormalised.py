@@ -17,9 +17,9 @@ from squircuit.families.derived import Derived
 from squircuit.families.domain import Domain
 
 CONDITION_LIMIT = 1e10
-"""Of Gram matrices of functions of one variable."""
+"""The largest condition number of a Gram matrix of functions of one variable."""
 BLOCK_CONDITION_LIMIT = 1e6
-"""Of blocks. Overlaps have 16 digits, whose errors the inverse enlarges by the condition number."""
+"""The largest of blocks. Overlaps have 16 digits, whose errors the inverse enlarges by this number."""
 
 
 @final
@@ -199,7 +199,7 @@ def _cached_mixing(base: InputFunctions) -> Tensor:
 
 
 def _of_rows(base: Family) -> Tensor:
-    """By the rule that integrates the functions: G = rowsᵀ rows* is not formed."""
+    """G^{-1/2} by the rule that integrates the functions: G = rowsᵀ rows* is not formed."""
     nodes, weights = base.rule()
     rows = weights.sqrt()[:, None] * base.evaluate(nodes)  # (q, n)
     singular = torch.linalg.svdvals(rows)
@@ -218,7 +218,7 @@ def _inverse_root(rows: Tensor) -> Tensor:
 
 
 def _of_overlaps(base: InputFunctions) -> Tensor:
-    """By G itself, which has a closed form."""
+    """G^{-1/2} by G itself, which has a closed form."""
     gram = base.gram()
     values, vectors = torch.linalg.eigh(gram)
     condition = float(values[-1] / values[0]) if values[0] > 0 else torch.inf

@@ -86,7 +86,7 @@ class Coordinate:
         return total * log_slope.exp() / math.sqrt(2 * math.pi)
 
     def _expected(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """The same of functions of points (N, Q) and the rows that they belong to, (N,)."""
+        """Σ_j w_j E[f(x_v, row)] of a function of points (N, Q) and the rows that they belong to, (N,)."""
         knots = self.weights.new_tensor(() if self.transform is None else self.transform.values)
         total = torch.zeros_like(self.weights[:, 0])
         for rows, weights, means, widths in self._counted((PANELS + len(knots)) * NODES):

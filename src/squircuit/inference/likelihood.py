@@ -125,7 +125,7 @@ def _log_totals(snapshot: Snapshot, evidence: Evidence, together: bool = True) -
 
 
 def _far(snapshot: Snapshot, evidence: Evidence, references: Tensor) -> Tensor:
-    """The same of rows whose units need a scale of their own: (n, M)."""
+    """log p(y) of rows whose units need a scale of their own, for each circuit that is mixed: (n, M)."""
     masks = list(distinct_masks(evidence))
     parts = [log_totals_by_unit(snapshot, evidence.x[rows], mask, references[rows]) for mask, rows in masks]
     return torch.cat(parts)[torch.cat([rows for _, rows in masks]).argsort()]

@@ -185,7 +185,7 @@ def _with_coordinates(
     grid: Mapping[int, Tensor],
     tables: bool,
 ) -> Marginals:
-    """With what is known of the variables of blocks."""
+    """The marginals with what is known of the variables of blocks."""
     mean, variance = result.mean.clone(), result.variance.clone()
     points, values, nodes, masses = (
         dict(table) for table in (result.points, result.values, result.nodes, result.masses)

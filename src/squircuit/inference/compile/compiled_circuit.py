@@ -53,7 +53,7 @@ class Snapshot:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of messages: complex where the circuit is."""
+        """The type of messages: complex where the circuit is."""
         real = self.mixture.dtype
         return real.to_complex() if self.circuit.is_complex else real
 
@@ -62,11 +62,11 @@ class Snapshot:
         return self.mixture.device
 
     def detached(self) -> Snapshot:
-        """The same without gradients of the weights."""
+        """The same snapshot without gradients of the weights."""
         return self._mapped(constant)
 
     def doubled(self) -> Snapshot:
-        """The same in double precision."""
+        """The same snapshot in double precision."""
         return self._mapped(double)
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Snapshot:

@@ -104,7 +104,7 @@ class Walk:
 
     @cached_property
     def _lacks(self) -> list[bool]:
-        """Of every variable, whether some row lacks it."""
+        """Whether some row lacks it, for every variable."""
         flags: list[bool] = self.missing.any(dim=0).tolist()
         return flags
 

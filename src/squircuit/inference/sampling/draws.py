@@ -58,7 +58,7 @@ class Points:
         return draw_point(density, self.panels, uniform, rows)
 
     def nodes(self, variable: int) -> Nodes:
-        """The same for :mod:`squircuit.inference.marginals`."""
+        """The points as nodes, as :mod:`squircuit.inference.marginals` needs them."""
         weights = self.weights[None, None]
         return Nodes({variable: 0}, (len(self.x),), self.x.unsqueeze(0), weights, (0,))
 

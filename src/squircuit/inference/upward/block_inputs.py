@@ -91,7 +91,7 @@ class BlockInputs:
     def _pairs(
         self, group: InputGroup, fold: int, x: Tensor, observed: Sequence[bool]
     ) -> tuple[Tensor, Tensor]:
-        """Of rows of one pattern."""
+        """∫ f_j f_k* over what is missing, for rows of one pattern: R (b, n, n) and s (b,)."""
         values = layer_values(self.snapshot, group, fold)
         if not self.functions or not self._asked(group, fold, observed)[0]:
             return block_family(group).pair_integrals(x, observed, values)
@@ -107,7 +107,7 @@ class BlockInputs:
     def _asked(
         self, group: InputGroup, fold: int, observed: Sequence[bool]
     ) -> tuple[list[int], list[Any], list[Function]]:
-        """Of missing coordinates with a function: place among those missing, transform, function."""
+        """The missing coordinates with a function: place among those missing, transform, function."""
         base, variables = gaussians_of(group), group.blocks[fold]
         _, left = places(observed)
         asked = [(i, v) for i, v in enumerate(left) if variables[v] in self.functions]

@@ -136,7 +136,7 @@ def normal_rule(bent: bool) -> tuple[Tensor, Tensor]:
 
 
 def normal_rule_on(ends: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The same on panels with these ends, (..., P + 1), of so many nodes each: (..., Q) each."""
+    """The rule on panels with these ends, (..., P + 1), with so many nodes in each: (..., Q) each."""
     z, weights = gauss_legendre(ends, count)
     omega = weights * (-z.square() / 2).exp()
     return z, omega / omega.sum(dim=-1, keepdim=True)
@@ -144,6 +144,6 @@ def normal_rule_on(ends: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 @kept(1)
 def _hermite_rule() -> tuple[Tensor, Tensor]:
-    """The same by Gauss: exact for polynomials of degree 63, with (32,) nodes."""
+    """The rule of Gauss for the normal distribution: 32 nodes, exact for polynomials of degree 63."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(32)
     return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())

@@ -18,7 +18,7 @@ def function_values(snapshot: Snapshot, group: InputGroup, folds: Slots) -> dict
 
 
 def layer_values(snapshot: Snapshot, group: InputGroup, fold: int) -> dict[str, Tensor]:
-    """The same of one input layer."""
+    """The learnt numbers of the family of one input layer."""
     return {name: value[0] for name, value in function_values(snapshot, group, (fold,)).items()}
 
 

@@ -66,7 +66,9 @@ class InputMessages:
         return rescaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
 
     def _reference(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
-        """Of some variables; ``scale`` is that of the input layer which asks first, and often of all of them.
+        """The log-scale that is taken out of some variables.
+
+        ``scale`` is that of the input layer which asks first, and often of all of them.
 
         Where layers are over different blocks, nothing can be taken out of all of them.
         """
@@ -155,7 +157,7 @@ class InputMessages:
 
     @cached_property
     def _missing_in(self) -> list[tuple[bool, bool]]:
-        """Of every variable, whether all rows lack it, and whether some do."""
+        """Whether all rows lack it, and whether some do, for every variable."""
         return list(zip(self.missing.all(dim=0).tolist(), self.missing.any(dim=0).tolist(), strict=True))
 
     def _unit_squares(self, group: InputGroup, folds: Slots) -> Message:

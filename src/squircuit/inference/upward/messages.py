@@ -63,7 +63,7 @@ class Messages:
         return _weighted_sum(*self.totals())
 
     def totals(self) -> tuple[Tensor, Tensor]:
-        """The same of each of the M circuits that are mixed: (B, M) each."""
+        """The total of each of the M circuits that are mixed, as t and s: (B, M) each."""
         mixture = torch.split(self.snapshot.mixture, list(self.snapshot.components))
         parts = [
             _weighted_sum(squares * pi, scale)
@@ -335,7 +335,7 @@ def log_total(found: Messages) -> Tensor:
 
 
 def log_totals(found: Messages) -> Tensor:
-    """The same of each of the circuits that are mixed: (B, M)."""
+    """log of the total of each of the circuits that are mixed: (B, M)."""
     return _log_of(*found.totals())
 
 

@@ -17,7 +17,7 @@ from squircuit.circuits.picture import draw
 from squircuit.circuits.serialise import from_json, to_json
 from squircuit.circuits.structure import Structure
 from squircuit.circuits.summary import summary
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, warn_former
 
 OF_MODELS = {
     "cuda", "eval", "expectation", "given", "impute", "log_conditional", "log_partition", "log_prob",
@@ -184,11 +184,17 @@ class Circuit(Structure):
         return {name: self.value(parameter) for name, parameter in layer.parameters.items()}
 
     @property
-    def mixture(self) -> Tensor:
-        """π, the weights of the root units, (R,), float64."""
+    def root_shares(self) -> Tensor:
+        """π, the shares of the root units in p = Σ_r π_r |c_r|², (R,), float64."""
         if self.root_weights is None:
             return torch.full((self.num_roots,), 1 / self.num_roots, dtype=torch.float64)
         return self.value(self.root_weights).double()
+
+    @property
+    def mixture(self) -> Tensor:
+        """The former name of :attr:`root_shares`; mixtures are of models."""
+        warn_former("circuit.mixture", "circuit.root_shares")
+        return self.root_shares
 
     # ------------------------------------------------------------------ text
 

@@ -12,8 +12,7 @@ Of several variables at once, a *block*: :class:`MultivariateGaussian`, and :cla
 
 from __future__ import annotations
 
-import warnings
-
+from squircuit.errors import warn_former
 from squircuit.families.base import Family, InputFunctions, Values
 from squircuit.families.bins import Bins
 from squircuit.families.block import BlockFamily
@@ -70,5 +69,5 @@ def __getattr__(name: str) -> type[Family]:
     """The class under the name that it had before."""
     if name != "Together":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("families.Together is now Concatenated. Fix: use that", DeprecationWarning, stacklevel=2)
+    warn_former("families.Together", "families.Concatenated")
     return Concatenated

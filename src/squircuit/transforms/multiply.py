@@ -62,7 +62,7 @@ def square(circuit: Circuit) -> Circuit:
     product = multiply(circuit, conjugate(circuit))
     if circuit.num_roots == 1:
         return product
-    pick = torch.diag(circuit.mixture).reshape(1, -1)
+    pick = torch.diag(circuit.root_shares).reshape(1, -1)
     return Circuit(Sum(product.roots, weight=_fixed(pick)))
 
 

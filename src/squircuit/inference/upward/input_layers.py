@@ -42,7 +42,7 @@ def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tenso
     complete = planes.shape[2] == 2
     value = torch.complex(planes[:, :, 0], planes[:, :, 1]) if complete else planes.squeeze(2)
     return Message(
-        value, snapshot.mixture.new_zeros(value.shape[0], value.shape[2]) if scale is None else scale
+        value, snapshot.root_shares.new_zeros(value.shape[0], value.shape[2]) if scale is None else scale
     )
 
 

@@ -168,7 +168,7 @@ class InputMessages:
         value, scale = evaluate_units(self.snapshot, group, folds, x)  # (F, K, B) twice
         largest = torch.where(value == 0, -torch.inf, scale).amax(dim=1)
         taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
-        real = self.snapshot.mixture.dtype
+        real = self.snapshot.real
         squares = rescaled_units((value * value.conj()).real)
         return Message(squares.value.to(real), squares.scale + 2 * (scale - torch.stack(taken).unsqueeze(1)))
 
@@ -180,7 +180,7 @@ class InputMessages:
 
     def _norms(self, group: InputGroup, folds: Slots) -> Tensor:
         """∫ |ℓ_k|², the diagonal of W (∫ φ φᴴ) Wᴴ: (F, K, 1)."""
-        like = self.snapshot.mixture
+        like = self.snapshot.root_shares
         if self.snapshot.is_normalised:
             return like.new_ones(len(folds), group.units, 1)
         weight = None if group.weight is None else group_weight(self.snapshot, group, folds)
@@ -231,7 +231,7 @@ class InputMessages:
         there = logs > -torch.inf
         held = torch.where(there, logs, 0.0).detach()
         value = torch.where(there, (torch.where(there, logs, 0.0) - held).exp(), 0.0)  # 1, with its gradient
-        value = value.mT.to(self.snapshot.mixture.dtype)
+        value = value.mT.to(self.snapshot.real)
         if weighted and self.functions:
             value = value * torch.stack([self.blocks.averages(group, f) for f in folds]).mT.to(value)
         elif weighted:

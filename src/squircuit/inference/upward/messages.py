@@ -64,10 +64,10 @@ class Messages:
 
     def totals(self) -> tuple[Tensor, Tensor]:
         """The total of each of the M circuits that are mixed, as t and s: (B, M) each."""
-        mixture = torch.split(self.snapshot.mixture, list(self.snapshot.components))
+        shares = torch.split(self.snapshot.root_shares, list(self.snapshot.components))
         parts = [
             _weighted_sum(squares * pi, scale)
-            for (squares, scale), pi in zip(self.root_squares(), mixture, strict=True)
+            for (squares, scale), pi in zip(self.root_squares(), shares, strict=True)
         ]
         return torch.stack([total for total, _ in parts], dim=1), torch.stack([s for _, s in parts], dim=1)
 
@@ -114,7 +114,7 @@ class Messages:
         return Message(value.index_select(0, index), scale.index_select(0, index))
 
     def _root(self, width: int, source: Source) -> tuple[Tensor, Tensor]:
-        rows, like = len(self.inputs.x), self.snapshot.mixture
+        rows, like = len(self.inputs.x), self.snapshot.root_shares
         if source.form is Form.IDENTITY:
             return like.new_ones(rows, width), like.new_zeros(rows, width, dtype=torch.float64)
         value, scale = self.squares(source)
@@ -161,7 +161,7 @@ class Messages:
         """
         size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
         largest = torch.linalg.vector_norm(size, dim=2).amax(dim=1, keepdim=True).log()  # (F or 1, 1)
-        limit = math.log(CANCELLED[self.snapshot.mixture.dtype])
+        limit = math.log(CANCELLED[self.snapshot.real])
         self.doubtful |= (shrunk - 2 * largest < limit).any(dim=0)
 
     def _vector(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
@@ -188,7 +188,7 @@ class Messages:
         """W (R₁ ⊗ … ⊗ R_N) Wᴴ, or with ⊙; of a step of squares its diagonal alone, (F, K, B or 1)."""
         vectors: dict[int, Tensor] = {}
         matrices: dict[int, Tensor] = {}
-        scales = [self.snapshot.mixture.new_zeros(len(step.folds), 1)]
+        scales = [self.snapshot.root_shares.new_zeros(len(step.folds), 1)]
         for i, source in enumerate(sources):
             if source.form is Form.VECTOR:
                 vectors[i], scale = self.read(source)
@@ -235,7 +235,7 @@ class Messages:
     def _product_of_squares(self, step: Step) -> Message:
         """∏_i ∫ |ℓ_i|², unit by unit or of every combination of units; an identity has squares of 1."""
         (branch,), (sources,) = step.branches, step.sources
-        one = self.snapshot.mixture.new_ones(())
+        one = self.snapshot.root_shares.new_ones(())
         found = [
             Message(one.expand(1, k, 1), one.double().log().expand(1, k, 1))
             if source.form is Form.IDENTITY

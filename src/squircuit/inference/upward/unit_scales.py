@@ -183,7 +183,7 @@ def log_totals_by_unit(snapshot: Snapshot, x: Tensor, missing: Tensor, reference
     """
     layers = _Layers(snapshot, x, missing.tolist(), references)
     logs = torch.cat([_log_squares(layers.found[root]) for root in snapshot.plan.roots], dim=1)
-    terms = torch.split(logs + log_or_nothing(snapshot.mixture), list(snapshot.components), dim=1)
+    terms = torch.split(logs + log_or_nothing(snapshot.root_shares), list(snapshot.components), dim=1)
     lacking = snapshot.log_scales or (0.0,) * len(terms)
     return torch.stack([log_sum(t, dim=1) + 2 * more for t, more in zip(terms, lacking, strict=True)], dim=1)
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tables
-from table_peers import PEERS, Parts
 
 import squircuit as sq
+import tables
+from table_peers import PEERS, Parts
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def test_a_folder_without_the_table_is_refused(folder):
 
 
 def test_the_peer_by_gradients_learns_a_gaussian():
-    zuko = pytest.importorskip("zuko")
+    pytest.importorskip("zuko")
     rows = np.random.default_rng(1).normal(size=(300, 2))
     scores, count, _ = PEERS["nsf"][2](Parts(rows[:200], rows[200:250], rows[250:]), 0)
-    assert zuko is not None and count > 0
+    assert count > 0
     assert scores["test_ll"] == pytest.approx(-np.log(2 * np.pi * np.e), abs=0.6)

@@ -150,7 +150,7 @@ def test_every_property_has_a_verdict_for_all_sets_of_variables(circuit, data):
         assert test(circuit, over).holds in (True, False, None)
     if sq.is_orthogonal(circuit).holds is True:  # then Z is the sum of the squares of the weights' terms
         z = oracle.partition(circuit)
-        assert sq.units.partition(sq.unroll(circuit)) == pytest.approx(z, rel=1e-6)
+        assert sq.scalar.partition(sq.unroll(circuit)) == pytest.approx(z, rel=1e-6)
 
 
 def test_blocks_that_overlap_are_not_decided_and_not_integrated():

@@ -95,6 +95,7 @@ def test_all_questions_take_evidence_by_name(winter):
     assert torch.equal(named.values["warm"], numbered.values[1])
     assert torch.equal(named.values[3], numbered.values[3])
     assert torch.equal(named.mode("guests"), numbered.mode(2))
+    assert torch.equal(named.quantiles("wind", [0.1, 0.5]), numbered.quantiles(3, [0.1, 0.5]))
     assert torch.equal(MODEL.mean(winter), MODEL.mean(*evidence))
     assert torch.equal(MODEL.variance(winter), MODEL.variance(*evidence))
     assert torch.equal(MODEL.moments(2, winter), MODEL.moments(2, *evidence))

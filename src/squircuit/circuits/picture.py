@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from squircuit.circuits.layers import Input, Kronecker, Layer, Sum
+from squircuit.circuits.structure import Structure
 from squircuit.regions.svg import Node, draw_graph
 
-if TYPE_CHECKING:
-    from squircuit.circuits.circuit import Circuit
 
-
-def draw(circuit: Circuit, names: Sequence[str] | None = None) -> str:
+def draw(circuit: Structure, names: Sequence[str] | None = None) -> str:
     """SVG text: Σ for sums, ⊗ and ⊙ for Kronecker and Hadamard products, x_i for inputs, with their units.
 
     Inputs are called x_i or, where they are given, by the names of their variables.

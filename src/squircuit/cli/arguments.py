@@ -13,7 +13,7 @@ from squircuit.cli.reading import Form
 from squircuit.data import names
 from squircuit.data.content import codec
 from squircuit.errors import ParameterError
-from squircuit.execution.memory import free_bytes, require_memory
+from squircuit.storage.memory import free_bytes, require_memory
 
 
 def one_of(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,32 @@ def read_as(name: str, kind: str) -> Wording:
         ("columns={'id': 'drop'}", "--columns 'my id=drop'")
     """
     return Wording(f"columns={{{name!r}: {kind!r}}}", f"--columns {shlex.quote(f'{name}={kind}')}")
+
+
+@final
+class Texts(np.ndarray):
+    """A column of texts that knows which ones there are, so that each is looked at once.
+
+    What is made of it by NumPy, such as a part or a copy, is a plain column.
+
+    Example:
+        >>> column = Texts.of(np.array([1, 0, 1]), ["blue", "red"])
+        >>> of_each(str.upper, column), column[:2].coded is None
+        (['RED', 'BLUE', 'RED'], True)
+    """
+
+    coded: tuple[NDArray[Any], Cells] | None
+
+    @staticmethod
+    def of(codes: NDArray[Any], different: list[str]) -> Texts:
+        """The texts with some numbers: (n,)."""
+        texts = objects(different)
+        made: Texts = texts[codes].view(Texts)
+        made.coded = (codes, texts)
+        return made
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.coded = None
 
 
 def as_cells(values: Iterable[Any]) -> Cells:
@@ -167,6 +193,9 @@ def begin_with_a_number(cells: Cells) -> bool:
 
 def of_each(function: Callable[[Any], Any], cells: Cells) -> list[Any]:
     """A function of every cell, which looks at each different text once: a column of texts has mostly few."""
+    coded: tuple[NDArray[Any], Cells] | None = getattr(cells, "coded", None)
+    if coded is not None:
+        return objects([function(text) for text in coded[1]])[coded[0]].tolist()  # type: ignore[no-any-return]
     entries = cells.tolist()
     with suppress(TypeError):  # what is in no set is no text
         different = set(entries)

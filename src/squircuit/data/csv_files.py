@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from squircuit.data.cells import EMPTY, Cells, number, numbers, objects
+from squircuit.data.cells import EMPTY, Cells, Texts, number, numbers
 from squircuit.data.content import BOM, Content, codec
 from squircuit.data.optional import installed, need
 from squircuit.data.reading import Source, numbered, plausible, readable, require_names
@@ -252,9 +252,9 @@ def _cells(column: Any) -> Cells:
     if str(column.type) != "string":
         return column.to_numpy().astype(np.float64, copy=False)  # type: ignore[no-any-return]
     coded = column.combine_chunks().dictionary_encode()
-    different = objects(coded.dictionary.to_pylist())
-    texts: Cells = different[coded.indices.to_numpy(zero_copy_only=False)]
-    return numbers(texts)[0] if all(_is_number(text) for text in different) else texts
+    different = coded.dictionary.to_pylist()
+    texts = Texts.of(coded.indices.to_numpy(zero_copy_only=False), different)
+    return numbers(np.asarray(texts))[0] if all(_is_number(text) for text in different) else texts
 
 
 def _is_number(text: str) -> bool:

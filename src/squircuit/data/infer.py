@@ -204,7 +204,8 @@ def _distinct(cells: Cells, values: Values) -> frozenset[Any]:
         different = different[: MOST + 1]  # NaN is the last
         return _union(frozenset(v for v in different.tolist() if v == v), frozenset())
     found: set[str] = set()
-    for cell in set(cells.tolist()):
+    coded = getattr(cells, "coded", None)
+    for cell in set(cells.tolist() if coded is None else coded[1].tolist()):
         if not is_missing(cell):
             found.add(str(cell).strip())
         if len(found) > MOST:

@@ -14,7 +14,17 @@ from fuzz import circuits, drawing, histories
 from fuzz.circuits import Random, chance
 from fuzz.functions import TooLargeError
 from fuzz.program import Program, listing
-from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
+from fuzz.questions import (
+    Components,
+    ExpectationOf,
+    IsNormalised,
+    LogPartition,
+    LogProb,
+    Problem,
+    Question,
+    StaysNormalised,
+    Subject,
+)
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
 from squircuit.errors import DataError, ParameterError, SquircuitError, StructureError
 
@@ -223,7 +233,7 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
 
 def _is_fresh(program: Program, name: str) -> bool:
     """Nothing has happened to the model since it was made."""
-    return program.lines[-2].startswith(f"{name} = sq.mixture(")
+    return program.lines[-2].startswith((f"{name} = sq.mixture(", f"{name} = sq.stack("))
 
 
 def _asked_circuit(program: Program, name: str, random: Random, result: Result) -> None:
@@ -268,6 +278,8 @@ def answer(subject: Any, question: Any) -> Problem | None:
 def refusal(subject: Subject, question: Question, error: Exception) -> Problem | None:
     """A circuit that is not tractable may be refused, if all roads refuse it."""
     subject.compared += 1
+    if _is_block_below_sums(subject, question, error):
+        return None
     if is_tractable(subject) and not (
         isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()
     ):
@@ -281,6 +293,16 @@ def refusal(subject: Subject, question: Question, error: Exception) -> Problem |
                 question.kind, f"StructureError: {error}", "an answer, as with missing=", "one road"
             )
     return None
+
+
+def _is_block_below_sums(subject: Subject, question: Question, error: StructureError) -> bool:
+    """A block below a sum of several inputs, whose cross terms only whole rows and Z are spared."""
+    if isinstance(question, LogPartition | IsNormalised) or type(question) is Components:
+        return False
+    if isinstance(question, LogProb) and question.missing is None:
+        return False
+    many = any(type(a).__name__ == "Sum" and len(a.inputs) > 1 for a in subject.oracle.layers())
+    return subject.oracle.has_blocks and many and "cross terms count" in error.reason
 
 
 def _is_refused(subject: Subject, question: Question) -> bool:
@@ -300,8 +322,10 @@ def is_tractable(subject: Subject) -> bool:
 
 def _is_tractable(subject: Subject, root: Any) -> bool:
     oracle = subject.oracle
-    if oracle.splits_agree([root]):
+    if oracle.splits_agree([root]) and oracle.blocks_agree([root]):
         return True
+    if oracle.blocks_overlap([root]):
+        return False
     for layer in oracle.layers([root]):
         weight = getattr(layer, "weight", None)
         if weight is not None and weight.constraint not in ("semi-unitary", "fixed"):
@@ -329,7 +353,7 @@ def _is_promised(inputs: list[Any]) -> bool:
             one = a.weight is b.weight and a.family == b.family and dict(a.parameters) == dict(b.parameters)
             learnt = a.parameters or b.parameters or any(x.weight is None for x in (a, b))
             fixed = not learnt and all(x.weight.constraint == "fixed" for x in (a, b))
-            if a.variable == b.variable and not (one or fixed):
+            if set(a.variables) & set(b.variables) and not (one or fixed):
                 return False
     return True
 

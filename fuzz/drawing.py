@@ -11,7 +11,7 @@ from fuzz import questions as q
 from fuzz.circuits import Random, chance, choice
 from fuzz.functions import Array, places
 from fuzz.questions import Question, Subject
-from fuzz.verdicts import CHECKS, CircuitQuestion, CircuitSubject
+from fuzz.verdicts import CHECKS, CircuitQuestion, CircuitSubject, is_unbounded
 
 
 def rows(subject: Subject | CircuitSubject, random: Random, count: int, *, far: bool = False) -> Array:
@@ -34,7 +34,7 @@ def rows(subject: Subject | CircuitSubject, random: Random, count: int, *, far: 
 
 def _far(subject: Subject | CircuitSubject, random: Random, variable: int) -> float:
     """A value far out on a line, or outside an interval."""
-    layer = next(a for a in subject.oracle.layers() if type(a).__name__ == "Input" and a.variable == variable)
+    layer = next(each for each in subject.oracle.inputs if variable in each.variables)
     kind = type(layer.family).__name__
     distance = float(choice(random, (8.0, 20.0, 40.0, 120.0, 400.0)))
     if kind == "Laguerre":
@@ -44,6 +44,8 @@ def _far(subject: Subject | CircuitSubject, random: Random, variable: int) -> fl
         loc, scale, _ = places(layer.family, subject.oracle.learnt(layer))[0]
         return float(loc + random.choice([-1, 1]) * distance * scale)
     nodes = subject.oracle.rules[variable][0]
+    if is_unbounded(subject.oracle, variable):
+        return float(np.median(nodes) + random.choice([-1, 1]) * distance * (nodes[-1] - nodes[0]) / 20)
     return float(nodes[-1] + (nodes[-1] - nodes[0]))
 
 

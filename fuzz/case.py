@@ -14,17 +14,7 @@ from fuzz import circuits, drawing, histories
 from fuzz.circuits import Random, chance
 from fuzz.functions import TooLargeError
 from fuzz.program import Program, listing
-from fuzz.questions import (
-    Components,
-    ExpectationOf,
-    IsNormalised,
-    LogPartition,
-    LogProb,
-    Problem,
-    Question,
-    StaysNormalised,
-    Subject,
-)
+from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
 from squircuit.errors import DataError, ParameterError, SquircuitError, StructureError
 
@@ -278,7 +268,7 @@ def answer(subject: Any, question: Any) -> Problem | None:
 def refusal(subject: Subject, question: Question, error: Exception) -> Problem | None:
     """A circuit that is not tractable may be refused, if all roads refuse it."""
     subject.compared += 1
-    if _is_block_below_sums(subject, question, error):
+    if _is_block_below_sums(subject, error):
         return None
     if is_tractable(subject) and not (
         isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()
@@ -295,12 +285,8 @@ def refusal(subject: Subject, question: Question, error: Exception) -> Problem |
     return None
 
 
-def _is_block_below_sums(subject: Subject, question: Question, error: StructureError) -> bool:
-    """A block below a sum of several inputs, whose cross terms only whole rows and Z are spared."""
-    if isinstance(question, LogPartition | IsNormalised) or type(question) is Components:
-        return False
-    if isinstance(question, LogProb) and question.missing is None:
-        return False
+def _is_block_below_sums(subject: Subject, error: StructureError) -> bool:
+    """A block below a sum of several inputs whose cross terms count: such are not joined into a tree."""
     many = any(type(a).__name__ == "Sum" and len(a.inputs) > 1 for a in subject.oracle.layers())
     return subject.oracle.has_blocks and many and "cross terms count" in error.reason
 

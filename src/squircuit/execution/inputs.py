@@ -237,14 +237,16 @@ def _functions_gram(group: InputGroup, family_values: FamilyValues, device: torc
     values = family_values(group)
     if not values or group.family.is_orthonormal:
         return _fixed_gram(group.family, device)
-    return torch.func.vmap(group.family.gram)(dict(values))
+    return group.family.grams(values)
 
 
 def _functions_norms(family: InputFunctions, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
     """∫ |φ_k|² of a family, (F or 1, n), in double precision."""
     if family.has_unit_norms:
         return torch.ones(1, family.size, dtype=torch.float64, device=device)
-    return torch.func.vmap(family.norms)(dict(values)) if values else _fixed_norms(family, device)
+    if not values:
+        return _fixed_norms(family, device)
+    return family.grams(values).diagonal(dim1=1, dim2=2).real
 
 
 @lru_cache(maxsize=1024)

@@ -71,6 +71,11 @@ class InputFunctions(ABC):
         return True
 
     @property
+    def has_even_panels(self) -> bool:
+        """Whether integrals take as many points whatever the values of the parameters."""
+        return True
+
+    @property
     def is_orthonormal(self) -> bool:
         """Whether ∫ φ_i φ_j* = δ_ij whatever the values of the parameters."""
         return False
@@ -197,6 +202,13 @@ class InputFunctions(ABC):
     def conjugate(self) -> InputFunctions:
         """The functions φ_i*: the same object if they are real."""
         return self
+
+    def grams(self, values: Values) -> Tensor:
+        """The matrices ∫ φ_i(x) φ_j(x)* dx for stacked values (F, ...): (F, n, n)."""
+        if self.has_even_panels:
+            return torch.func.vmap(self.gram)(dict(values))
+        count = len(next(iter(values.values())))
+        return torch.stack([self.gram({n: value[f] for n, value in values.items()}) for f in range(count)])
 
     def norms(self, values: Values | None = None) -> Tensor:
         """∫ |φ_i(x)|² dx, (n,), in float64: exactly 1 where :attr:`has_unit_norms`.

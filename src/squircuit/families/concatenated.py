@@ -89,6 +89,10 @@ class Concatenated(Family):
     def has_one_scale(self) -> bool:
         return False
 
+    @property
+    def has_even_panels(self) -> bool:
+        return self.left.has_even_panels and self.right.has_even_panels
+
     def integrals(self, values: Values | None = None) -> Tensor:
         dtype = torch.complex128 if self.is_complex else torch.float64
         return torch.cat([part.integrals(given).to(dtype) for part, given in self._parts(values)])

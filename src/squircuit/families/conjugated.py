@@ -80,6 +80,10 @@ class Conjugated(Family):
     def has_one_scale(self) -> bool:
         return self.base.has_one_scale
 
+    @property
+    def has_even_panels(self) -> bool:
+        return self.base.has_even_panels
+
     def inner(
         self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
     ) -> Tensor:

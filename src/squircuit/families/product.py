@@ -92,6 +92,10 @@ class Product(Family):
     def has_one_scale(self) -> bool:
         return self.left.has_one_scale and self.right.has_one_scale
 
+    @property
+    def has_even_panels(self) -> bool:
+        return self.left.has_even_panels and self.right.has_even_panels
+
     def integrals(self, values: Values | None = None) -> Tensor:
         return self.left.inner(self.right.conjugate(), *_parts(values)).flatten()
 

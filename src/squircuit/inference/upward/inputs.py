@@ -310,4 +310,4 @@ def function_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tenso
     values = function_values(snapshot, group, folds)
     if not values or group.family.is_orthonormal:
         return group.family.gram().unsqueeze(0)
-    return torch.func.vmap(group.family.gram)(values)
+    return group.family.grams(values)

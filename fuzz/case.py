@@ -18,6 +18,9 @@ from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNorma
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
 from squircuit.errors import DataError, ParameterError, SquircuitError, StructureError
 
+NEW = ("sq.Transformed(", "sq.Bins", "sq.MultivariateGaussian", "'transformed'", "'bins'", "fit_mixture(")
+"""What transformed columns, bins and blocks are made with."""
+
 
 @dataclass
 class Failure:
@@ -47,6 +50,7 @@ class Result:
     seed: int
     compared: int = 0
     refused: bool = False
+    new: bool = False  # there are transformed columns, bins or blocks
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -78,6 +82,7 @@ def _run(program: Program, random: Random, result: Result) -> None:
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("construction", error), program.lines, ""))
         return
+    result.new = any(word in line for line in program.lines for word in NEW)
     if of_circuit:
         _asked_circuit(program, name, random, result)
     elif chance(random, 0.45):
@@ -209,7 +214,7 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("circuit()", error), list(program.lines), name))
         return
-    fresh = drawing.mixture(subject, random) if _is_fresh(program, name) else None
+    fresh = drawing.fresh(subject, random) if _is_fresh(program, name) else None
     for number in range(count):
         try:
             question = fresh if fresh and number == 0 else drawing.question(subject, random)
@@ -223,7 +228,7 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
 
 def _is_fresh(program: Program, name: str) -> bool:
     """Nothing has happened to the model since it was made."""
-    return program.lines[-2].startswith((f"{name} = sq.mixture(", f"{name} = sq.stack("))
+    return program.lines[-2].startswith(f"{name} = ")
 
 
 def _asked_circuit(program: Program, name: str, random: Random, result: Result) -> None:

@@ -8,7 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.drawn_families import Block, Place, Random, block, categorical, chance, choice, domain, family
+from fuzz.drawn_families import (
+    Block,
+    Place,
+    Random,
+    bins,
+    block,
+    categorical,
+    chance,
+    choice,
+    domain,
+    family,
+    monotone,
+)
 from fuzz.program import Program, tensor
 
 __all__ = ["Columns", "Random", "chance", "choice", "drawn_circuit", "drawn_model"]
@@ -482,6 +494,8 @@ def drawn_model(program: Program, random: Random) -> str:
     kind = random.random()
     if kind < 0.05:
         return program.let("m", _recipe(random))
+    if kind < 0.1:
+        return _fitted(program, random)
     style = Style.drawn(random)
     own = columns(program, random, wide=style.blocks)
     if kind > 0.85:
@@ -505,8 +519,38 @@ def _mixture(program: Program, random: Random, own: Columns, style: Style) -> st
             continue
         each = style if number == 0 or chance(random, 0.5) else Style.drawn(random)
         parts.append(_model(program, random, circuit(program, random, own, each)))
+    if chance(random, 0.2):
+        rows = f"{parts[0]}.eval().sample(8, seed={int(random.integers(100))})"
+        return program.let("m", f"sq.stack([{', '.join(parts)}], {rows})")
     weights = f", {[1.0, 2.5, 0.25][:count]}" if chance(random, 0.4) else ""
     return program.let("m", f"sq.mixture([{', '.join(parts)}]{weights})")
+
+
+def _fitted(program: Program, random: Random) -> str:
+    """What EM makes of a table, some columns of which are transformed, cut into bins, or categories."""
+    width = int(random.integers(1, 4))
+    data, maps, cut, states = np.round(random.normal(size=(14, width)), 2), [], [], {}
+    for v in range(width):
+        kind = choice(random, ("number", "number", "map", "bins", "category"))
+        if kind == "map":
+            maps.append(f"{v}: {program.let('t', monotone(random, ('line', 0.0, 1.0))[0])}")
+        if kind == "bins":
+            made = program.let("f", bins(random, ("line", 0.0, 1.0), 3))
+            cut.append(f"{v}: {made}")
+        if kind in ("bins", "category"):
+            states[v] = program.names[made].size if kind == "bins" else int(random.integers(2, 4))
+            data[:, v] = random.integers(states[v], size=14)
+    covariance = choice(random, ("full", "diagonal", "tied", "low-rank"))
+    if len(states) == width:
+        covariance = "full"
+    options = f"covariance={covariance!r}, categories={states}, iterations=4, seed={int(random.integers(9))}"
+    options += ", rank=1" if covariance == "low-rank" else ""
+    found = program.let(
+        "r", f"sq.learning.fit_mixture({tensor(data)}, {int(random.integers(1, 4))}, {options})"
+    )
+    encoding = f"sq.learning.members.Encoding({{{', '.join(maps)}}}, {{{', '.join(cut)}}})"
+    name = program.let("c", f"sq.learning.members.mixture_circuit({found}, {encoding}, {covariance!r})")
+    return _model(program, random, name)
 
 
 def _recipe(random: Random) -> str:
@@ -523,5 +567,7 @@ def _recipe(random: Random) -> str:
     data = data[:, : int(random.integers(1, 4))]
     trees = int(random.choice([1, 2]))
     options = f"units=2, roots=1, size=3, components={int(random.integers(1, 3))}, trees={trees}"
-    options += ", continuous='hermite'"  # the oracle has no definition of transformed columns
+    options += (
+        f", continuous={choice(random, ('transformed', 'transformed', 'bins', 'hermite', 'legendre'))!r}"
+    )
     return f"sq.table_model({tensor(data)}, {options}, seed={seed}, dtype=torch.{dtype})"

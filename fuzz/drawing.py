@@ -196,9 +196,20 @@ def functional(subject: Subject, random: Random) -> Question:
     return q.FunctionalLogProb(rows(subject, random, 2), factor=factor)
 
 
-def mixture(subject: Subject, random: Random) -> Question | None:
-    """The mixture against its parts, where the model is one."""
-    return q.MixtureOf(rows(subject, random, 3)) if q.mixed_in(subject)[0] else None
+def fresh(subject: Subject, random: Random) -> Question | None:
+    """The mixture against its parts, where the model is one, and what EM has found against its circuit."""
+    if q.mixed_in(subject)[0]:
+        return q.MixtureOf(rows(subject, random, 3))
+    fit = q.fitted_in(subject)
+    if not fit:
+        return None
+    x = rows(subject, random, 3)
+    hidden = (
+        mask(subject, random, 3)
+        if not any(map(subject.oracle.is_discrete, subject.oracle.variables))
+        else None
+    )
+    return q.FittedLogProb(x, hidden, nan=hidden is not None, fit=fit)
 
 
 DRAWN: tuple[tuple[float, Callable[[Subject, Random], Question]], ...] = (

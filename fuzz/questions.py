@@ -304,6 +304,27 @@ def mixed_in(subject: Subject) -> tuple[list[str], list[float]]:
 
 
 @dataclass(frozen=True)
+class FittedLogProb(LogProb):
+    """log p by what EM has found, which is what the circuit that was made of it computes."""
+
+    @property
+    def kind(self) -> str:
+        return "log_prob of a fit"
+
+    def expression(self, name: str) -> str:
+        return f"{self.fit}.log_prob(x)"
+
+    fit: str = ""
+
+
+def fitted_in(subject: Subject) -> str:
+    """The name of the fit without encoding that a model in double precision was made of, if there is one."""
+    made = re.compile(r"c\d+ = sq\.learning\.members\.mixture_circuit\((r\d+), .*Encoding\(\{\}, \{\}\)")
+    found = next((match for line in subject.program.lines if (match := made.match(line))), None)
+    return found.group(1) if found and subject.precision == DOUBLE else ""
+
+
+@dataclass(frozen=True)
 class Sums(OfRows):
     """Σ p = 1 over all states."""
 

@@ -106,10 +106,11 @@ def main() -> int:
     """Run, report, and say by the exit code whether all was well."""
     options = _options()
     start = shown = time.monotonic()
-    circuits = compared = refused = count = 0
+    circuits = compared = refused = count = new = 0
     kinds: dict[str, list[Any]] = {}
     for result in results(options.seed, options.seeds, options.seconds, options.jobs):
         circuits, compared, refused = circuits + 1, compared + result.compared, refused + result.refused
+        new += result.new and result.compared > 0
         for failure in result.failures:
             count += 1
             kinds.setdefault(failure.problem.kind, []).append(failure)
@@ -123,6 +124,7 @@ def main() -> int:
     _report(kinds, options.show)
     rate = circuits / (time.monotonic() - start)
     print(f"{rate:.1f} circuits/s, {refused} of the circuits were refused by the library when they were made")
+    print(f"{new} of the circuits that were compared have transformed columns, bins or blocks")
     print(f"{circuits} circuits, {compared} comparisons, {count} failures")
     return 1 if count else 0
 

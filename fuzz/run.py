@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 CHUNK = 10  #: seeds that a process is given at a time
 MEMORY = 8 << 30  #: bytes of address space that one process may have
-LONGEST = 120  #: seconds that one seed may take
+LONGEST = 120  #: seconds of computing that one seed may take
 
 
 def chunk(first: int, count: int) -> list[Any]:
@@ -59,19 +59,19 @@ def _limit_memory() -> None:
 
 
 class _Limit:
-    """A limit of time, where the system has signals."""
+    """A limit of the time that is computed, where the system has signals: others may use the machine, too."""
 
     def __init__(self, seconds: int) -> None:
-        self.seconds = seconds if hasattr(signal, "SIGALRM") else 0
+        self.seconds = seconds if hasattr(signal, "SIGVTALRM") else 0
 
     def __enter__(self) -> None:
         if self.seconds:
-            signal.signal(signal.SIGALRM, self._stop)
-            signal.alarm(self.seconds)
+            signal.signal(signal.SIGVTALRM, self._stop)
+            signal.setitimer(signal.ITIMER_VIRTUAL, self.seconds)
 
     def __exit__(self, *_: object) -> None:
         if self.seconds:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
     def _stop(self, *_: object) -> None:
         raise TimeoutError

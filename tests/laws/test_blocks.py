@@ -182,3 +182,21 @@ def test_two_orders_of_one_block_are_refused_with_the_fix():
     circuit = Circuit(sq.Sum(layers)).initialise(seed=0)
     with pytest.raises(sq.StructureError, match="one order"):
         sq.partition(circuit)
+
+
+def test_properties_of_blocks_whose_inner_products_have_no_closed_form_are_not_decided():
+    squeeze = sq.Monotone((0.0, 1.0), (0.0, 2.0), (2.0, 2.0))
+    gaussian = sq.MultivariateGaussian.of([[0.0, 0.5]], [[[1.0, 0.2], [0.2, 1.0]]])
+    mapped = sq.MultivariateGaussian.of([[0.0, 0.5]], [[[1.0, 0.2], [0.2, 1.0]]], columns=(squeeze, None))
+    pairs = [
+        [sq.Input((0,), sq.MultivariateGaussian(1, 1)), sq.Input(0, sq.Hermite(2))],
+        [sq.Input((0, 1), gaussian), sq.Input((1, 0), gaussian)],
+        [sq.Input((0, 1), gaussian), sq.Input((0, 1), mapped)],
+    ]
+    for layers in pairs:
+        verdicts = {
+            verdict.name: verdict for verdict in sq.check(Circuit(sq.Sum(layers, 1)).initialise(seed=0))
+        }
+        assert verdicts["U1"].holds is not True
+        assert verdicts["regular orthogonal"].holds is None
+        assert "no closed form" in verdicts["regular orthogonal"].reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 import warnings
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import torch
 from fuzz import circuits, drawing, histories
 from fuzz.circuits import Random, chance
 from fuzz.functions import TooLargeError
+from fuzz.oracle import is_block
 from fuzz.program import Program, listing
 from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
@@ -228,7 +230,8 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
 
 def _is_fresh(program: Program, name: str) -> bool:
     """Nothing has happened to the model since it was made."""
-    return program.lines[-2].startswith(f"{name} = ")
+    made = [line for line in program.lines if re.match(rf"{name}\b|for |with |own |t = |o = ", line)]
+    return len(made) == 2
 
 
 def _asked_circuit(program: Program, name: str, random: Random, result: Result) -> None:
@@ -273,7 +276,7 @@ def answer(subject: Any, question: Any) -> Problem | None:
 def refusal(subject: Subject, question: Question, error: Exception) -> Problem | None:
     """A circuit that is not tractable may be refused, if all roads refuse it."""
     subject.compared += 1
-    if _is_block_below_sums(subject, error):
+    if _is_not_of_one_kind(subject, error):
         return None
     if is_tractable(subject) and not (
         isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()
@@ -290,10 +293,22 @@ def refusal(subject: Subject, question: Question, error: Exception) -> Problem |
     return None
 
 
-def _is_block_below_sums(subject: Subject, error: StructureError) -> bool:
-    """A block below a sum of several inputs whose cross terms count: such are not joined into a tree."""
-    many = any(type(a).__name__ == "Sum" and len(a.inputs) > 1 for a in subject.oracle.layers())
-    return subject.oracle.has_blocks and many and "cross terms count" in error.reason
+def _is_not_of_one_kind(subject: Subject, error: StructureError) -> bool:
+    """A block below a sum whose cross terms count, or beside layers over its variables alone.
+
+    The one is not joined into a tree, and the other has no moments in closed form.
+    """
+    oracle = subject.oracle
+    many = any(type(a).__name__ == "Sum" and len(a.inputs) > 1 for a in oracle.layers())
+    if oracle.has_blocks and many and "cross terms count" in error.reason:
+        return True
+    kinds: dict[int, set[bool]] = {}
+    for layer in oracle.inputs:
+        for v in layer.variables:
+            kinds.setdefault(v, set()).add(is_block(layer.family))
+    return error.property == "over blocks or over single variables" and any(
+        len(k) > 1 for k in kinds.values()
+    )
 
 
 def _is_refused(subject: Subject, question: Question) -> bool:

@@ -319,6 +319,8 @@ class FittedLogProb(LogProb):
 
 def fitted_in(subject: Subject) -> str:
     """The name of the fit without encoding that a model in double precision was made of, if there is one."""
+    if any(line.startswith(f"{subject.name} = copy") for line in subject.program.lines):
+        return ""
     made = re.compile(r"c\d+ = sq\.learning\.members\.mixture_circuit\((r\d+), .*Encoding\(\{\}, \{\}\)")
     found = next((match for line in subject.program.lines if (match := made.match(line))), None)
     return found.group(1) if found and subject.precision == DOUBLE else ""

@@ -572,6 +572,9 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
         return None
     if kind.startswith("scalar.") and _orthogonal(subject, question.over or oracle.variables) is not True:
         return None
+    cut = set(question.over) and oracle.cuts_blocks(question.over)
+    if kind.startswith("scalar.") and cut and "not decided" in error.reason:
+        return None
     # #P-hard where inputs of a sum split differently; over continuous variables there is nothing to enumerate
     hard = not oracle.splits_agree() and not _is_small(subject)
     if kind.startswith("scalar.") and hard and "not decided" in error.reason:

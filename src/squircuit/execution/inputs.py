@@ -35,7 +35,7 @@ def points(group: InputGroup, x: Tensor, columns: Tensor) -> Tensor:
     found = x.index_select(1, columns)
     if isinstance(group.family, Family):
         return found.T
-    return found.reshape(len(x), group.folds, -1).transpose(0, 1)
+    return found.reshape(len(x), group.folds, group.family.dimension).transpose(0, 1)
 
 
 def evaluate_inputs(

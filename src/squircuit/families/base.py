@@ -289,7 +289,7 @@ class Family(InputFunctions):
                 f"{type(self).__name__}.inner: {self.domain.describe()} and {other.domain.describe()} "
                 f"are different domains. Fix: pass a family on {self.domain.describe()}."
             )
-        if self.is_orthonormal and self == other and _same(values, other_values):
+        if self.is_orthonormal and self == other and same_values(values, other_values):
             return self.gram(values)
         nodes, weights = _common_rule(self, other, values, other_values)
         left, right = self.evaluate(nodes, values), other.evaluate(nodes, other_values)
@@ -328,7 +328,7 @@ class Family(InputFunctions):
         return _common_rule(self, self, values, values)
 
 
-def _same(values: Values | None, other: Values | None) -> bool:
+def same_values(values: Values | None, other: Values | None) -> bool:
     """Whether two mappings hold the very same tensors; equal ones elsewhere are compared by nobody."""
     first, second = values or {}, other or {}
     return first.keys() == second.keys() and all(first[name] is second[name] for name in first)

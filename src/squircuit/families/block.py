@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError, StructureError
-from squircuit.families.base import InputFunctions, Values, as_real
+from squircuit.families.base import InputFunctions, Values, as_real, same_values
 from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain, Domains
 
@@ -123,7 +123,8 @@ class BlockFamily(InputFunctions):
         x = as_real(x).double()
         pattern = self._pattern(observed)
         if not any(pattern):
-            inner = self.gram(values) if other is self else self.inner(other, values, other_values)
+            is_same = other is self and same_values(values, other_values)
+            inner = self.gram(values) if is_same else self.inner(other, values, other_values)
             return inner.expand(*x.shape[:-1], -1, -1), x.new_zeros(x.shape[:-1])
         inside, within = self._inside(x, pattern)
         given = self._resolve(values, x), other._resolve(other_values, x)

@@ -14,7 +14,6 @@ from squircuit.families.conjugated import conjugate_of
 from squircuit.families.domain import Domain
 from squircuit.families.monotone import Monotone
 
-
 FARTHEST = 1e75
 """Where functions may live: fourth powers are numbers still."""
 

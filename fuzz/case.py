@@ -300,7 +300,7 @@ def _is_not_of_one_kind(subject: Subject, error: StructureError) -> bool:
     """
     oracle = subject.oracle
     many = any(type(a).__name__ == "Sum" and len(a.inputs) > 1 for a in oracle.layers())
-    if oracle.has_blocks and many and "cross terms count" in error.reason:
+    if oracle.has_blocks and many and error.property == "over single variables":
         return True
     kinds: dict[int, set[bool]] = {}
     for layer in oracle.inputs:

@@ -67,9 +67,14 @@ def family(random: Random, where: Place, wide: bool, *, learnable: bool | None =
 
 
 def _of_new_kinds(random: Random, where: Place, size: int, wide: bool, learnable: bool, depth: int) -> str:
-    if chance(random, 0.3):
+    if chance(random, 0.3) and depth == 0:
         return bins(random, where, size)
     made, inner = monotone(random, where)
+    if inner[0] == "line" and chance(
+        random, 0.2
+    ):  # beyond linear tails, of exponential ones few moments exist
+        made, inner = linear(random, where), ("line", 0.0, 1.0)
+        return f"sq.Transformed({bins(random, inner, size)}, {made})"
     if chance(random, 0.12):
         base = family(random, inner, wide, learnable=False, depth=depth + 1)
         return f"sq.Orthonormalised(sq.Transformed({base}, {made}))"
@@ -140,6 +145,14 @@ def monotone(random: Random, where: Place) -> tuple[str, Place]:
     tails = choice(random, ((0.0, 0.0), (0.0, 0.0), (0.3, 0.0), (0.5, 0.5), (0.0, 0.8)))
     made = f"sq.Monotone({knots}, {values}, {_slopes(random, knots, values)}, {tails})"
     return made, ("line", 0.0, choice(random, (1.0, 1.0, 0.5)))
+
+
+def linear(random: Random, where: Place) -> str:
+    """A map of the line that is linear beyond its knots."""
+    while True:
+        made, _ = monotone(random, where)
+        if made.endswith("(0.0, 0.0))"):
+            return made
 
 
 def _slopes(random: Random, knots: tuple[float, ...], values: tuple[float, ...]) -> tuple[float, ...]:

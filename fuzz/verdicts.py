@@ -572,7 +572,7 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
         return None
     if kind.startswith("scalar.") and _orthogonal(subject, question.over or oracle.variables) is not True:
         return None
-    cut = set(question.over) and oracle.cuts_blocks(question.over)
+    cut = (question.over and oracle.cuts_blocks(question.over)) or not oracle.blocks_agree()
     if kind.startswith("scalar.") and cut and "not decided" in error.reason:
         return None
     # #P-hard where inputs of a sum split differently; over continuous variables there is nothing to enumerate

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,9 +22,11 @@ from squircuit.families import OrthonormalisedBlock
 from squircuit.families.block import places
 from squircuit.inference.upward.gaussian_terms import (
     BLOCK,
-    REACH,
+    NODES,
+    PANELS,
     GaussianTerms,
     gaussians_of,
+    panelled_rules,
     terms_of_pairs,
     terms_of_units,
     transform_of,
@@ -34,7 +35,7 @@ from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.learnt_values import layer_values
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
-PANELS, NODES = 8, 16  #: of the rule of a Gaussian, beside panels that end at the knots of a transform
+BESIDE = (-2.5, -1.75, -1.0, 0.0, 1.0, 1.75, 2.5)  #: and beside them where some are subtracted, in deviations
 NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
 CLIMBS = 3  #: of which so many are followed to their tops
 
@@ -90,7 +91,7 @@ class Coordinate:
         knots = self.weights.new_tensor(() if self.transform is None else self.transform.values)
         total = torch.zeros_like(self.weights[:, 0])
         for rows, weights, means, widths in self._counted((PANELS + len(knots)) * NODES):
-            z, omega = _rules((knots - means.unsqueeze(1)) / widths.unsqueeze(1))
+            z, omega = panelled_rules((knots - means.unsqueeze(1)) / widths.unsqueeze(1))
             values = function(self.inverse(means.unsqueeze(1) + widths.unsqueeze(1) * z), rows)
             total.index_add_(0, rows, weights * (values * omega).sum(dim=1))
         return total
@@ -170,25 +171,11 @@ def even_points(parts: list[Coordinate], count: int = 257) -> Tensor:
     return parts[0].inverse(t)
 
 
-def _rules(knots: Tensor) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of expectations under the standard normal distribution, (N, Q) each.
-
-    Args:
-        knots: where the functions are not smooth, (N, m): panels end there.
-    """
-    ends = torch.linspace(-REACH, REACH, PANELS + 1, dtype=knots.dtype, device=knots.device)
-    ends = torch.cat([ends.expand(len(knots), -1), knots.clamp(-REACH, REACH)], dim=1).sort(dim=1).values
-    nodes, weights = (torch.from_numpy(part).to(knots) for part in np.polynomial.legendre.leggauss(NODES))
-    half, middle = ends.diff(dim=1).unsqueeze(2) / 2, (ends[:, 1:] + ends[:, :-1]).unsqueeze(2) / 2
-    z = (middle + half * nodes).flatten(1)
-    omega = (half * weights).flatten(1) * (-z.square() / 2).exp()
-    return z, omega / omega.sum(dim=1, keepdim=True)
-
-
 def modes(parts: list[Coordinate], rows: int) -> Tensor:
     """argmax p(x_v | y) of every row: (n,); 0 in rows that show the variable.
 
-    From the centres of the Gaussians that are highest there, up to the tops next to the best of them.
+    From the centres of the Gaussians that are highest there, up to the tops next to the best of them. Where
+    some Gaussians are subtracted from others, tops are between centres, too.
     """
     if not parts:
         return torch.zeros(rows, dtype=torch.float64)
@@ -201,7 +188,9 @@ def modes(parts: list[Coordinate], rows: int) -> Tensor:
         there = like.new_full((rows, best.shape[1]), torch.nan)
         reach = torch.zeros_like(there)
         there[part.rows], reach[part.rows] = part.means.gather(1, best), part.widths.gather(1, best)
-        centres, reaches = torch.cat([centres, there], dim=1), torch.cat([reaches, reach], dim=1)
+        for step in BESIDE if bool((part.weights < 0).any()) else (0.0,):
+            centres = torch.cat([centres, there + step * reach], dim=1)
+            reaches = torch.cat([reaches, reach], dim=1)
     heights = _heights(parts, centres)
     best = heights.topk(min(CLIMBS, heights.shape[1]), dim=1).indices
     centres, reaches = centres.gather(1, best), reaches.gather(1, best)

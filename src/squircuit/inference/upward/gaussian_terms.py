@@ -24,6 +24,7 @@ Function: TypeAlias = Callable[[Tensor], Tensor]  #: real, of a tensor, entry by
 BLOCK = 2**21  #: numbers in one intermediate result
 REACH = 9.0
 """Standard deviations beyond which a Gaussian is below 1e-18."""
+PANELS, NODES = 8, 16  #: of the rule of a Gaussian, beside panels that end at the knots of a transform
 TOGETHER = 3  #: functions of so many variables of one block are averaged together
 
 
@@ -80,7 +81,8 @@ def expected_product(
 ) -> Tensor:
     """E[∏_i f_i(x_i)] under each of the Gaussians: (b, J).
 
-    By a rule for each Gaussian, exact to rounding for functions that are smooth on its scale.
+    By a rule for each Gaussian, exact to rounding for functions that are smooth on its scale, of one variable
+    or of several that are not transformed. Of several that are, t⁻¹ bends at its knots, which costs digits.
 
     Args:
         terms: Gaussians of t(x).
@@ -95,7 +97,9 @@ def expected_product(
             f"functions of {len(places)} variables of one block are averaged over a grid of all of them",
             "ask for fewer at a time, or average over samples",
         )
-    z, omega = _rule(len(places), any(transform is not None for transform in transforms))  # (Q, m), (Q,)
+    if len(places) == 1 and transforms[0] is not None:
+        return _expected_bent(terms, places[0], transforms[0], functions[0])
+    z, omega = _rule(len(places))  # (Q, m), (Q,)
     covariances = terms.roots[:, list(places)] @ terms.roots[:, list(places)].mT
     steps = z.to(covariances) @ torch.linalg.cholesky(covariances).mT  # (J, Q, m)
 
@@ -114,29 +118,50 @@ def expected_product(
     return torch.cat([of_some(part) for part in torch.split(means, size)])
 
 
-@lru_cache(maxsize=2 * TOGETHER)
-def _rule(variables: int, bent: bool) -> tuple[Tensor, Tensor]:
+def _expected_bent(terms: GaussianTerms, place: int, transform: Any, function: Function) -> Tensor:
+    """E[f(t⁻¹(t))] of one coordinate, by panels that end at the knots: (b, J)."""
+    knots = terms.means.new_tensor(transform.values)
+    widths = terms.widths[:, place]
+
+    def of_some(means: Tensor) -> Tensor:  # (N, J)
+        z, omega = panelled_rules(((knots - means[..., None]) / widths[:, None]).flatten(0, 1))
+        x = transform.inverse(means.reshape(-1, 1) + widths.repeat(len(means))[:, None] * z)
+        values = function(x.flatten()).reshape(x.shape)
+        return (values * omega).sum(dim=1).reshape(means.shape)
+
+    size = max(1, BLOCK // ((PANELS + len(knots)) * NODES * max(1, len(widths))))
+    return torch.cat([of_some(part) for part in torch.split(terms.means[:, :, place], size)])
+
+
+@lru_cache(maxsize=TOGETHER)
+def _rule(variables: int) -> tuple[Tensor, Tensor]:
     """Nodes (Q, m) and weights (Q,) of expectations under the standard normal distribution."""
-    z, omega = normal_rule(bent) if variables == 1 else _hermite_rule()
+    z, omega = normal_rule() if variables == 1 else _hermite_rule()
     nodes = torch.cartesian_prod(*[z] * variables).reshape(-1, variables)
     weights = torch.cartesian_prod(*[omega] * variables).reshape(-1, variables).prod(dim=1)
     return nodes, weights
 
 
-@lru_cache(maxsize=2)
-def normal_rule(bent: bool) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of expectations under the standard normal distribution: (Q,) each.
+@lru_cache(maxsize=1)
+def normal_rule() -> tuple[Tensor, Tensor]:
+    """Nodes and weights of expectations under the standard normal distribution: (Q,) each."""
+    z, omega = panelled_rules(torch.zeros(1, 0, dtype=torch.float64))
+    return z[0], omega[0]
+
+
+def panelled_rules(knots: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of expectations under the standard normal distribution, (N, Q) each.
 
     Args:
-        bent: of functions of t⁻¹, which bend where the pieces of a transform meet: short panels of few nodes.
+        knots: where the functions are not smooth, (N, m): panels end there.
     """
-    panels, count = (128, 3) if bent else (8, 16)
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    ends = np.linspace(-REACH, REACH, panels + 1)
-    half, middle = np.diff(ends) / 2, (ends[1:] + ends[:-1]) / 2
-    z = torch.from_numpy((middle[:, None] + half[:, None] * nodes).flatten())
-    omega = torch.from_numpy((half[:, None] * weights).flatten()) * (-z.square() / 2).exp()
-    return z, omega / omega.sum()
+    ends = torch.linspace(-REACH, REACH, PANELS + 1, dtype=knots.dtype, device=knots.device)
+    ends = torch.cat([ends.expand(len(knots), -1), knots.clamp(-REACH, REACH)], dim=1).sort(dim=1).values
+    nodes, weights = (torch.from_numpy(part).to(knots) for part in np.polynomial.legendre.leggauss(NODES))
+    half, middle = ends.diff(dim=1).unsqueeze(2) / 2, (ends[:, 1:] + ends[:, :-1]).unsqueeze(2) / 2
+    z = (middle + half * nodes).flatten(1)
+    omega = (half * weights).flatten(1) * (-z.square() / 2).exp()
+    return z, omega / omega.sum(dim=1, keepdim=True)
 
 
 @lru_cache(maxsize=1)

@@ -95,7 +95,7 @@ def test_what_process_0_cannot_write_ends_all_with_one_clear_line(found):
     first, *others = [each["no folder"] for each in found[0]]
     assert first.startswith("ParameterError: run=")
     assert "is a file. Fix: " in first
-    assert others == ["FormatError: process 0 has failed, so all end. Fix: see what process 0 says."] * len(
+    assert others == ["ProcessError: process 0 has failed, so all end. Fix: see what process 0 says."] * len(
         others
     )
     for each in found[0]:

@@ -19,19 +19,6 @@ from squircuit.training.loop import Loop
 QUICK = {"progress": False, "epochs": 3, "batch": 30, "lr": 0.1, "seed": 3}
 
 
-class Gloo(sq.training.Processes):
-    """Processes on one machine, by torch.distributed."""
-
-    is_capturable = False
-
-    def __init__(self):
-        self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
-
-    def sum(self, tensors):
-        for tensor in tensors:
-            distributed.all_reduce(tensor)
-
-
 def coins(n=180, gaps=0.0):
     generator = torch.Generator().manual_seed(0)
     first = torch.randint(2, (n, 1), generator=generator)
@@ -117,7 +104,7 @@ def start_apart(processes):
 
 def main(rank, size, folder):
     distributed.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=size)
-    processes = Gloo()
+    processes = sq.training.Distributed()
     found = {name: trained(name, processes) for name in CASES}
     found["mostly unknown"] = trained("mostly unknown", processes)
     found["started apart"] = start_apart(processes)

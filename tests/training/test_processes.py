@@ -50,9 +50,10 @@ def assert_close(some, other):
 @pytest.mark.filterwarnings("ignore:the weights are off the manifold")
 def test_the_steps_of_several_processes_are_those_of_one(found, name):
     alone = together.trained(name)
-    for each in found[0]:
-        assert_close(each[name], alone)
-    assert len({str(each[name][1]) for each in found[0]}) == 1
+    for way in (name, f"{name}, sharded"):
+        for each in found[0]:
+            assert_close(each[way], alone)
+        assert len({str(each[way][1]) for each in found[0]}) == 1
     start = dict(together.CASES[name][0]().named_parameters())
     assert any((start[n] - weight).abs().max() > 1e-3 for n, weight in alone[1].items())  # it has trained
 

@@ -106,6 +106,7 @@ def main(rank, size, folder):
     distributed.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=size)
     processes = sq.training.Distributed()
     found = {name: trained(name, processes) for name in CASES}
+    found |= {f"{name}, sharded": trained(name, shard="optimiser") for name in CASES}
     found["mostly unknown"] = trained("mostly unknown", processes)
     found["started apart"] = start_apart(processes)
     found["interrupted"] = interrupted(processes, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
@@ -11,6 +12,9 @@ from torch import Tensor, distributed
 
 from squircuit.errors import ParameterError, ProcessError
 from squircuit.training.processes import Processes
+
+LONGEST = 300
+"""Characters of what torch says of an error that are shown."""
 
 
 @final
@@ -63,15 +67,15 @@ class Distributed(Processes):
         sent = self._sendable(parts)
         own = torch.empty_like(sent[0])
         with self._answered():
-            _scatter(own, sent, group=self._group)
+            _scatter(own, sent.reshape(-1), group=self._group)
         return own.to(parts.device)
 
     def gather(self, part: Tensor) -> Tensor:
         sent = self._sendable(part)
-        found = sent.new_empty((self.size, *sent.shape))
+        found = sent.new_empty(self.size * len(sent))
         with self._answered():
             _gather(found, sent, group=self._group)
-        return found.to(part.device)
+        return found.to(part.device).reshape(self.size, -1)
 
     def _sendable(self, tensor: Tensor) -> Tensor:
         """A tensor of the CPU is sent from the GPU where only that has a backend."""
@@ -84,12 +88,21 @@ class Distributed(Processes):
         try:
             yield
         except RuntimeError as error:  # of each backend another one
-            said = str(error).partition("This is typically")[0].strip().rstrip(".")
-            where = said.rpartition("] ")[2] if said.startswith("[") else said  # no paths of torch's sources
             raise ProcessError(
-                f"process {self.rank} of {self.size} gets no answer from another one ({where})",
-                fix="see why that one ended; then go on with the run in its folder, resume=True",
+                f"process {self.rank} of {self.size} has lost the others ({_cause(error)})",
+                fix="see why one has ended; a run with a folder goes on with resume=True",
             ) from error
+
+
+def _cause(error: RuntimeError) -> str:
+    """What torch says went wrong, without the places in its sources and its advice.
+
+    Example:
+        >>> _cause(RuntimeError("[/a/pair.cc:53] Read error [::1]:9: reset by peer. This is typically …"))
+        'Read error [::1]:9: reset by peer'
+    """
+    said = re.sub(r"^(\[[^]]*(\.cc|\.cpp|rank)[^]]*\]:? ?)*", "", str(error).partition(" This is ")[0])
+    return " ".join(said.split())[:LONGEST].rstrip(".")
 
 
 def _named(*names: str) -> Any:

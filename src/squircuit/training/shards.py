@@ -189,7 +189,7 @@ def as_complex(real: Tensor) -> Tensor:
         >>> as_complex(torch.tensor([1.0, 2.0, 3.0, 4.0]))
         tensor([1.+2.j, 3.+4.j])
     """
-    return torch.view_as_complex(real.unflatten(-1, (-1, 2)))
+    return torch.view_as_complex(real.reshape(*real.shape[:-1], -1, 2))
 
 
 def _part(parameter: nn.Parameter, first: int, last: int) -> nn.Parameter:

@@ -28,7 +28,7 @@ SAID = "squircuit said"
 MEETING = timedelta(minutes=5)
 """As long processes wait for one another at the start."""
 ANSWER = timedelta(minutes=30)
-"""As long they wait in training, of which process 0 may need a part to save; ended ones are noticed at once."""
+"""As long they wait in training, such as for process 0 to save; one that has ended is noticed at once."""
 FIRST = timedelta(seconds=0.5)
 """As long others leave it to process 0 to say what is wrong."""
 CAUSE = timedelta(seconds=2)
@@ -44,7 +44,7 @@ class Launched:
     """This process of the program, one of several that torchrun has started; a context while it runs.
 
     Process 0 shows results, progress and warnings. What goes wrong is said once, by process 0 where it knows
-    of it, else by one that does; where a process ends without a word, each other one says that it has lost it.
+    of it, else by one that does; where a process ends without a word, each other one says that it is lost.
 
     Args:
         rank, size: the number of this process, and how many there are.
@@ -68,7 +68,7 @@ class Launched:
     def __enter__(self) -> Self:
         signal.signal(signal.SIGTERM, self._terminate)
         if self.rank:
-            nowhere = self._held.enter_context(open(os.devnull, "w"))  # noqa: SIM115
+            nowhere = self._held.enter_context(open(os.devnull, "w"))
             self._held.enter_context(redirect_stdout(nowhere))
             self._held.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")

@@ -46,8 +46,8 @@ class Distributed(Processes):
             )
         self._group = group
         self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
-        pairs = (pair.split(":") for pair in distributed.get_backend_config(group).split(","))
-        self._backends = {device: backend for device, backend in pairs}
+        backends = distributed.get_backend_config(group).split(",")  # such as "cpu:gloo,cuda:nccl"
+        self._backends = {pair.partition(":")[0]: pair.partition(":")[2] for pair in backends}
         self.is_capturable = self._backends.get("cuda") == "nccl"
 
     def sum(self, tensors: Sequence[Tensor]) -> None:

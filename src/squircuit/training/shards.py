@@ -12,7 +12,6 @@ from torch.optim import Optimizer
 from squircuit.optim.stacks import real_view
 from squircuit.training.processes import Processes
 
-
 States = Mapping[str, Mapping[str, Tensor]]
 """Of an optimiser: key → tensor, by the names of the parameters."""
 
@@ -21,7 +20,7 @@ States = Mapping[str, Mapping[str, Tensor]]
 class Shards:
     """Which part of the weights each process steps; all hold all weights, and the state of their own part.
 
-    After a backward pass gradients are summed and each process gets the sums of its own part (reduce-scatter),
+    After a backward pass gradients are summed, each process gets the sums of its own part (reduce-scatter),
     steps it, and gets the weights that the others have stepped (all-gather): as many bytes as one sum over
     all, while the state of the optimiser and its work fall to 1/size. Weights are stacks (S, K1, K2), whose
     matrices every method here steps one by one, so that a part is a range of entries of the first dimension.
@@ -207,7 +206,7 @@ def first_entry(parameter: nn.Parameter) -> nn.Parameter:
 
 
 def _cuts(parameters: Mapping[str, nn.Parameter], size: int) -> dict[str, list[int]]:
-    """Where the ranges of processes begin in each parameter, and the end: size + 1 numbers of entries each."""
+    """Where the ranges of processes begin in each parameter, and the last one ends: size + 1 places each."""
     total, before = sum(p.numel() for p in parameters.values()), 0
     cuts: dict[str, list[int]] = {}
     for name, parameter in parameters.items():

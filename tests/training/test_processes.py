@@ -150,11 +150,11 @@ def test_what_one_process_alone_has_been_given_is_said_by_it_and_ends_all(found)
         ("another model", "model"),
     ):
         assert said(name) == (
-            f"ParameterError: {what}: process 1 has been given another {what} than process 0. "
+            f"ParameterError: process 1 has been given another {what} than process 0. "
             "Fix: give all processes the same; each takes its rows of every batch by itself."
         )
     assert said("no option").startswith("ParameterError: there is no option 'epoch'")
-    assert said("bad data").startswith("DataError: train: row 7, column 0: 2 is not in the domain")
+    assert said("bad data").startswith("DataError: train: row 7, column 0: 2.0 is not in the domain")
 
 
 def test_what_process_0_cannot_write_ends_all_with_one_clear_line(found):

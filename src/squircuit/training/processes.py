@@ -143,6 +143,6 @@ class Processes:
             if not equal:
                 raise ParameterError(
                     f"process {self.rank} has been given another {name} than process 0",
-                    where=name,
+                    value=name,
                     fix="give all processes the same; each takes its rows of every batch by itself",
                 )

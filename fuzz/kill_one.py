@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python fuzz/kill_one.py --kills 20 --processes 4 --seed 0
 
-As `kills.py` does, but several processes train under torchrun, and SIGKILL ends one of them. Within seconds all
-others must have ended, torchrun with another code than 0, and, where training had begun, each of them must have
-said so in one line of its own. Started again until it has finished, a run must have the weights and the history
-of one that was left alone, bit for bit.
+As `kills.py` does, but several processes train under torchrun, and SIGKILL ends one of them. Within seconds
+all others must have ended, torchrun with another code than 0, and, where training had begun, each of them has
+said so in one line of its own. Started again until it has finished, a run must have the weights and the
+history of one that was left alone, bit for bit.
 
 With --fork copies of this process are trained in place of new ones, and this process does what torchrun does.
 """
@@ -96,8 +96,8 @@ class Copies:
                 time.sleep(3600)
         common = {
             "TORCHELASTIC_RUN_ID": "kills", "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size),
-            "LOCAL_WORLD_SIZE": str(size),
+            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+            "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
         }  # fmt: skip
         self._copies = [
             Copy(words, folder, f"errors{rank}", common | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
@@ -111,6 +111,7 @@ class Copies:
             for copy, code in zip(self._copies, codes, strict=True):
                 if code is None:
                     os.kill(copy.pid, signal.SIGTERM)
+            self._wait_or_kill()
             codes = [copy.wait() for copy in self._copies]
         if None in codes:
             return None
@@ -119,6 +120,13 @@ class Copies:
             os.waitpid(self._store, 0)
             self._store = 0
         return next((code for code in codes if code), 0)
+
+    def _wait_or_kill(self) -> None:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and any(copy.poll() is None for copy in self._copies):
+            time.sleep(OFTEN)
+        for copy in self._copies:
+            copy.kill()
 
     def wait(self) -> int:
         while (code := self.poll()) is None:

@@ -125,7 +125,8 @@ class Launched:
     def speaks(self, error: BaseException) -> bool:
         """Whether this process is the one to say what has ended it; others may have to wait a moment."""
         self._is_ending = True
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun tells all to end when the first has
+        if threading.current_thread() is threading.main_thread():  # only there it may be said
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun tells all to end when the first has
         if isinstance(error, SystemExit | KeyboardInterrupt):
             return self.rank == 0
         is_cause = not isinstance(error, ProcessError | Terminated)
@@ -163,7 +164,7 @@ class Launched:
         os.close(reader)
         if signal.SIGTERM not in numbers:
             return
-        time.sleep(CAUSE.total_seconds())
+        time.sleep(FIRST.total_seconds())
         if not self._is_ending:  # the main thread waits still
             error = self._terminated()
             if self.speaks(error):

@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16
 
-The batch is the same however many processes share it (strong scaling). Bytes are counted by the kernel, on the
-TCP connections of each process, beside what a ring sends: 2 (N − 1)/N numbers for each number of the weights,
-whether all sum all gradients (all-reduce) or share the optimiser's work (reduce-scatter and all-gather). Those of
-the optimiser's state are held by one process. CPUs and gloo on Linux only.
+The batch is the same however many processes share it (strong scaling). Bytes are counted by the kernel, on
+the TCP connections of each process, beside what a ring sends: 2 (N − 1)/N numbers for each number of the
+weights, whether all sum all gradients (all-reduce) or share the optimiser's work (reduce-scatter and
+all-gather). Those of the optimiser's state are held by one process. CPUs and gloo on Linux only.
 """
 
 from __future__ import annotations

@@ -73,8 +73,7 @@ class Launched:
             self._held.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
         with self._answers_signals():
-            meeting: Any = distributed.rendezvous  # type: ignore[attr-defined]
-            self._store, _, _ = next(meeting("env://", timeout=MEETING))
+            self._store = _meeting_place(MEETING)
         return self
 
     def __exit__(
@@ -130,6 +129,8 @@ class Launched:
         if isinstance(error, SystemExit | KeyboardInterrupt):
             return self.rank == 0
         is_cause = not isinstance(error, ProcessError | Terminated)
+        if self._store is None:  # no others have been met yet
+            return self.rank == 0 or not is_cause
         try:
             if self.rank or not is_cause:
                 self._wait_for_word(FIRST if is_cause else CAUSE)
@@ -167,6 +168,8 @@ class Launched:
         time.sleep(FIRST.total_seconds())
         if not self._is_ending:  # the main thread waits still
             error = self._terminated()
+            with suppress(RuntimeError):  # of its own: nobody else can use one by which a thread waits
+                self._store = _meeting_place(CAUSE)
             if self.speaks(error):
                 typer.echo(f"error: {error}", err=True)
             sys.stderr.flush()
@@ -176,3 +179,10 @@ class Launched:
         """Until another process has said what went wrong, or so long."""
         with suppress(distributed.DistStoreError):
             self._store.wait([SAID], time)
+
+
+def _meeting_place(time: timedelta) -> Any:
+    """The store of torchrun, whose entries all processes see."""
+    meet: Any = distributed.rendezvous  # type: ignore[attr-defined]
+    store, _, _ = next(meet("env://", timeout=time))
+    return store

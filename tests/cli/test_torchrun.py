@@ -2,11 +2,9 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -134,18 +132,15 @@ def test_where_one_ends_without_a_word_each_other_one_says_that_it_has_lost_it(l
 
 @pytest.mark.slow
 def test_a_process_that_waits_for_others_at_the_start_says_that_it_was_told_to_end(people, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "x"}
+    store = distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "GLOO_SOCKET_IFNAME": "lo"}
+    torchrun = {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_USE_AGENT_STORE": "True"}
     rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    env = os.environ | {"PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"} | place | rank
-    command = [sys.executable, "-m", "squircuit", "fit", str(people), "--units", "2"]
+    env = os.environ | {"PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"} | place | torchrun | rank
+    command, known = [sys.executable, "-m", "squircuit", "fit", str(people), "--units", "2"], store.num_keys()
     with subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as waiting:
-        while waiting.poll() is None:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break  # it has opened the store, and waits there
-            time.sleep(0.05)
+        while waiting.poll() is None and store.num_keys() == known:
+            time.sleep(0.05)  # until it has said where it is, and waits for the other one
         waiting.terminate()
         _, said = waiting.communicate(timeout=60)
     assert said.startswith("error: process 0 of 2 was told to end")

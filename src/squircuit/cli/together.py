@@ -34,6 +34,9 @@ FIRST = timedelta(seconds=0.5)
 CAUSE = timedelta(seconds=2)
 """As long those that only notice that another has ended leave it to that one to say why."""
 
+LOOK = 0.05
+"""Seconds between two looks for such a word."""
+
 
 class Terminated(BaseException):
     """The process was told to end, by SIGTERM."""
@@ -168,17 +171,19 @@ class Launched:
         time.sleep(FIRST.total_seconds())
         if not self._is_ending:  # the main thread waits still
             error = self._terminated()
-            with suppress(RuntimeError):  # of its own: nobody else can use one by which a thread waits
-                self._store = _meeting_place(CAUSE)
+            if self._store is not None:  # one of its own: nobody else can use that by which a thread waits
+                with suppress(RuntimeError):
+                    self._store = _meeting_place(CAUSE)
             if self.speaks(error):
                 typer.echo(f"error: {error}", err=True)
             sys.stderr.flush()
             os._exit(128 + signal.SIGTERM)
 
-    def _wait_for_word(self, time: timedelta) -> None:
-        """Until another process has said what went wrong, or so long."""
-        with suppress(distributed.DistStoreError):
-            self._store.wait([SAID], time)
+    def _wait_for_word(self, most: timedelta) -> None:
+        """Until another process has said what is wrong, or so long; `Store.wait` would warn where none does."""
+        end = time.monotonic() + most.total_seconds()
+        while time.monotonic() < end and not self._store.check([SAID]):
+            time.sleep(LOOK)
 
 
 def _meeting_place(time: timedelta) -> Any:

@@ -55,7 +55,7 @@ def test_marginals_also_over_a_part_of_a_block_are_integrals_over_what_is_left_o
     over = data.draw(st.sampled_from(oracle.subsets(circuit.scope)))
     rows = oracle.some_rows(circuit, count=2)
     expected = oracle.marginal(circuit, rows, over)
-    found = root_norms(circuit, rows, over) @ circuit.mixture
+    found = root_norms(circuit, rows, over) @ circuit.root_shares
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-7, atol=1e-12)
 
 

@@ -147,7 +147,7 @@ class Launched:
     def _terminated(self) -> Terminated:
         return Terminated(
             f"process {self.rank} of {self.size} was told to end, as torchrun tells all when one has ended. "
-            "Fix: see why that one did; with --run FOLDER --resume training goes on."
+            "Fix: see why one has, if it was not you; with --run FOLDER --resume training goes on."
         )
 
     @contextmanager
@@ -180,7 +180,7 @@ class Launched:
             os._exit(128 + signal.SIGTERM)
 
     def _wait_for_word(self, most: timedelta) -> None:
-        """Until another process has said what is wrong, or so long; `Store.wait` would warn where none does."""
+        """Until another process has said what is wrong, or so long; `Store.wait` would warn of the time."""
         end = time.monotonic() + most.total_seconds()
         while time.monotonic() < end and not self._store.check([SAID]):
             time.sleep(LOOK)

@@ -19,7 +19,7 @@ from squircuit.learning.em import fit_mixture
 from squircuit.learning.mixture import MixtureFit
 from squircuit.learning.stacking import log_probs
 from squircuit.models import SquaredCircuit, table_model
-from squircuit.training import fit
+from squircuit.training import Processes, fit
 
 REFITS = 10
 """Iterations of EM on all rows, from what was found on some of them."""
@@ -305,7 +305,8 @@ class Tree(Candidate):
             components=self.components,
             seed=seed,
         ).to(device)
-        fit(model, table, valid, epochs=self.epochs, seed=seed, progress=False)
+        alone = Processes()  # the search goes by the clock, which differs between processes
+        fit(model, table, valid, epochs=self.epochs, seed=seed, progress=False, processes=alone)
         return TreeMember(self, model.eval())
 
     def work(self, rows: int, schema: Schema) -> float:

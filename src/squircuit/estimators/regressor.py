@@ -15,8 +15,6 @@ from squircuit.errors import ParameterError
 from squircuit.estimators.base import (
     CircuitEstimator,
     blocks,
-    cells_of,
-    frame_kind,
     named_cells,
     weighted_table,
     wished_types,
@@ -92,8 +90,7 @@ class SquaredCircuitRegressor(RegressorMixin, CircuitEstimator):
         types = {**({} if wishes is None else dict(wishes)), name: "continuous"}  # type: ignore[arg-type]
         rows = weighted_table({**cells, name: target}, types, sample_weight)
         self.model_ = self._learnt(rows, self._seed(self.random_state))
-        self._positions = [[*names, name].index(column) for column in rows.schema.names]
-        self._frame = frame_kind(X)
+        self._remember(X)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -142,6 +139,6 @@ class SquaredCircuitRegressor(RegressorMixin, CircuitEstimator):
 
     def _rows(self, X: Any, y: NDArray[np.float64] | None = None) -> Rows[NDArray[Any]]:
         """Rows of the joint table, in which y is missing unless it is given."""
-        cells = cells_of(self._validated(X, reset=False))
-        cells.append(np.full(len(cells[0]), np.nan) if y is None else y)
-        return self._encoded(cells)[0]
+        X = self._validated(X, reset=False)
+        target = np.full(X.shape[0], np.nan) if y is None else y
+        return self._encoded({**self._cells(X), self._schema.names[-1]: target})[0]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError, StructureError, is_whole
+from squircuit.errors import ParameterError, StructureError, is_whole, suggestion
 from squircuit.execution.precision import tf32
 from squircuit.inference.compile.compiled_circuit import Snapshot, constant
 from squircuit.inference.coordinates import Coordinate, even_points, quantiles, shares
@@ -41,6 +41,7 @@ class Marginals:
         coordinates: variable of a block → its distribution in closed form.
         missing: which rows lack a variable: (n, d).
         discrete: the discrete variables.
+        names: of the variables, by which all that is asked of one may be asked, too; none: they have none.
     """
 
     points: Mapping[int, Tensor]
@@ -52,17 +53,26 @@ class Marginals:
     missing: Tensor
     discrete: frozenset[int]
     coordinates: Mapping[int, list[Coordinate]] = field(default_factory=dict)
+    names: Sequence[str] = ()
 
-    def mode(self, variable: int) -> Tensor:
+    def mode(self, variable: int | str) -> Tensor:
         """The most probable of a variable's points in every row: (n,)."""
+        variable = numbered(variable, self.names)
         return self.points[variable][self.values[variable].nan_to_num(0.0).argmax(dim=1)]
 
-    def quantiles(self, variable: int, levels: Sequence[float] | Tensor) -> Tensor:
+    def named(self, names: Sequence[str]) -> Marginals:
+        """The same, in which variables may be asked for by these names, too."""
+        parts = (self.points, self.values, self.nodes, self.masses)
+        points, values, nodes, masses = (ByName(part, names) for part in parts)
+        return replace(self, points=points, values=values, nodes=nodes, masses=masses, names=names)
+
+    def quantiles(self, variable: int | str, levels: Sequence[float] | Tensor) -> Tensor:
         """The smallest x with P(x_v ≤ x | y) ≥ level, for every level: (n, L); NaN where a row shows v.
 
         Of a discrete variable a state, in the order of states; of a variable of a block to rounding; of
         others the distribution function is linear between the nodes at which it is integrated.
         """
+        variable = numbered(variable, self.names)
         asked = torch.as_tensor(levels, dtype=torch.float64, device=self.mean.device)
         if asked.ndim != 1 or not bool(((asked > 0) & (asked < 1)).all()):
             raise ParameterError(f"levels={levels!r}. Fix: pass numbers between 0 and 1, such as [0.9].")
@@ -86,6 +96,45 @@ class Marginals:
         below, above = reached.gather(1, place - 1), reached.gather(1, place)
         share = ((wanted - below) / (above - below).clamp_min(1e-300)).clamp(0, 1)
         return torch.lerp(nodes[place - 1], nodes[place], share)
+
+
+def numbered(name: Any, names: Sequence[str]) -> int:
+    """The number of a variable that is asked for by its name; a number stays.
+
+    Example:
+        >>> numbered("age", ["sex", "age"]), numbered(0, ["sex", "age"])
+        (1, 0)
+    """
+    if not isinstance(name, str):
+        return name  # type: ignore[no-any-return]
+    if name not in names:
+        near = suggestion(name, names, all_known=False) if names else "pass the number of a variable."
+        raise ParameterError(f"the model has no column {name!r}. Fix: {near}")
+    return list(names).index(name)
+
+
+class ByName(dict[Any, Tensor]):
+    """A table for each of some variables, which have names as well.
+
+    Example:
+        >>> tables = ByName({1: torch.ones(2)}, ["sex", "age"])
+        >>> tables["age"], list(tables)
+        (tensor([1., 1.]), [1])
+    """
+
+    def __init__(self, tables: Mapping[int, Tensor], names: Sequence[str]) -> None:
+        super().__init__(tables)
+        self._names = names
+
+    def __missing__(self, name: object) -> Tensor:
+        variable = numbered(name, self._names)
+        if not isinstance(name, str):
+            raise KeyError(name)
+        if variable not in self:
+            raise ParameterError(
+                f"column {name!r} is observed in all rows. Fix: mark it in missing= where it is not known."
+            )
+        return self[variable]
 
 
 @tf32(False)

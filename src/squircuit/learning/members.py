@@ -30,8 +30,8 @@ STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
 """Of EM: later than its defaults."""
 ITERATIONS = 100
 """Of EM that a mixture takes, about."""
-LOOKED_UP = 4
-"""Multiplications in whose time a number of a table of states is looked up."""
+LOOKED_UP = 1
+"""Multiplications for each row and component in whose time a state is looked up and counted."""
 OVERHEAD = 6e8
 """Multiplications in the time that learning takes besides, however few rows there are."""
 COMMON = 0.005

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,12 +25,13 @@ from squircuit.inference.upward.gaussian_terms import (
     REACH,
     GaussianTerms,
     gaussians_of,
+    normal_rule_on,
     terms_of_pairs,
     terms_of_units,
     transform_of,
 )
+from squircuit.inference.upward.input_layers import layer_values
 from squircuit.inference.upward.inputs import InputMessages
-from squircuit.inference.upward.learnt_values import layer_values
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
 PANELS, NODES = 8, 16  #: of the rule of a Gaussian, beside panels that end at the knots of a transform
@@ -86,7 +86,7 @@ class Coordinate:
         return total * log_slope.exp() / math.sqrt(2 * math.pi)
 
     def _expected(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """The same of functions of points (N, Q) and the rows that they belong to, (N,)."""
+        """Σ_j w_j E[f(x_v, row)] of a function of points (N, Q) and the rows that they belong to, (N,)."""
         knots = self.weights.new_tensor(() if self.transform is None else self.transform.values)
         total = torch.zeros_like(self.weights[:, 0])
         for rows, weights, means, widths in self._counted((PANELS + len(knots)) * NODES):
@@ -178,11 +178,7 @@ def _rules(knots: Tensor) -> tuple[Tensor, Tensor]:
     """
     ends = torch.linspace(-REACH, REACH, PANELS + 1, dtype=knots.dtype, device=knots.device)
     ends = torch.cat([ends.expand(len(knots), -1), knots.clamp(-REACH, REACH)], dim=1).sort(dim=1).values
-    nodes, weights = (torch.from_numpy(part).to(knots) for part in np.polynomial.legendre.leggauss(NODES))
-    half, middle = ends.diff(dim=1).unsqueeze(2) / 2, (ends[:, 1:] + ends[:, :-1]).unsqueeze(2) / 2
-    z = (middle + half * nodes).flatten(1)
-    omega = (half * weights).flatten(1) * (-z.square() / 2).exp()
-    return z, omega / omega.sum(dim=1, keepdim=True)
+    return normal_rule_on(ends, NODES)
 
 
 def modes(parts: list[Coordinate], rows: int) -> Tensor:

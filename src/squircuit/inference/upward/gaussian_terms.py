@@ -7,7 +7,6 @@ f_j f_k of two of them, up to their overlap.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +16,9 @@ from torch import Tensor
 from squircuit.errors import StructureError
 from squircuit.execution.plan import InputGroup
 from squircuit.families import MultivariateGaussian, OrthonormalisedBlock
+from squircuit.families.cache import kept
 from squircuit.families.gaussian_algebra import products_of_roots
+from squircuit.families.quadrature import gauss_legendre
 
 Function: TypeAlias = Callable[[Tensor], Tensor]  #: real, of a tensor, entry by entry
 
@@ -114,7 +115,7 @@ def expected_product(
     return torch.cat([of_some(part) for part in torch.split(means, size)])
 
 
-@lru_cache(maxsize=2 * TOGETHER)
+@kept(2 * TOGETHER)
 def _rule(variables: int, bent: bool) -> tuple[Tensor, Tensor]:
     """Nodes (Q, m) and weights (Q,) of expectations under the standard normal distribution."""
     z, omega = normal_rule(bent) if variables == 1 else _hermite_rule()
@@ -123,7 +124,7 @@ def _rule(variables: int, bent: bool) -> tuple[Tensor, Tensor]:
     return nodes, weights
 
 
-@lru_cache(maxsize=2)
+@kept(2)
 def normal_rule(bent: bool) -> tuple[Tensor, Tensor]:
     """Nodes and weights of expectations under the standard normal distribution: (Q,) each.
 
@@ -131,16 +132,18 @@ def normal_rule(bent: bool) -> tuple[Tensor, Tensor]:
         bent: of functions of t⁻¹, which bend where the pieces of a transform meet: short panels of few nodes.
     """
     panels, count = (128, 3) if bent else (8, 16)
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    ends = np.linspace(-REACH, REACH, panels + 1)
-    half, middle = np.diff(ends) / 2, (ends[1:] + ends[:-1]) / 2
-    z = torch.from_numpy((middle[:, None] + half[:, None] * nodes).flatten())
-    omega = torch.from_numpy((half[:, None] * weights).flatten()) * (-z.square() / 2).exp()
-    return z, omega / omega.sum()
+    return normal_rule_on(torch.linspace(-REACH, REACH, panels + 1, dtype=torch.float64), count)
 
 
-@lru_cache(maxsize=1)
+def normal_rule_on(ends: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The rule on panels with these ends, (..., P + 1), with so many nodes in each: (..., Q) each."""
+    z, weights = gauss_legendre(ends, count)
+    omega = weights * (-z.square() / 2).exp()
+    return z, omega / omega.sum(dim=-1, keepdim=True)
+
+
+@kept(1)
 def _hermite_rule() -> tuple[Tensor, Tensor]:
-    """The same by Gauss: exact for polynomials of degree 63, with (32,) nodes."""
+    """The rule of Gauss for the normal distribution: 32 nodes, exact for polynomials of degree 63."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(32)
     return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())

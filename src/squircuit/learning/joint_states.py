@@ -41,9 +41,9 @@ def groups_of(table: Table, most: int) -> Groups:
         ((0, 1),)
     """
     cells = table.cells.take(slice(None, None, max(1, len(table) // ROWS)))
-    gaps = table.missing.any(axis=0)
+    gaps: NDArray[np.bool_] = np.asarray(table.missing).any(axis=0)
     sizes = {v: column.size for v, column in enumerate(table.columns) if column.size > 1 and not gaps[v]}
-    codes = {(v,): cells.x[:, v].astype(np.int64) for v in sizes}
+    codes: dict[tuple[int, ...], NDArray[np.int64]] = {(v,): cells.x[:, v].astype(np.int64) for v in sizes}
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
     while True:
         for a, b in itertools.combinations(sorted(codes), 2):
@@ -53,7 +53,9 @@ def groups_of(table: Table, most: int) -> Groups:
         if pair is None or known[pair] <= LEAST:
             return tuple(group for group in sorted(codes) if len(group) > 1)
         left, right = (codes.pop(group) for group in pair)
-        codes[tuple(sorted(pair[0] + pair[1]))] = np.unique(left * (right.max() + 1) + right, return_inverse=True)[1]
+        codes[tuple(sorted(pair[0] + pair[1]))] = np.unique(
+            left * (right.max() + 1) + right, return_inverse=True
+        )[1]
         known = {other: found for other, found in known.items() if not set(pair) & set(other)}
 
 

@@ -129,7 +129,9 @@ class Encoding:
             known = ~cells.missing[:, v]
             x[known, v], log = self._seen(v, cells.x[known, v])
             logs[known] += log
-        return joined(Rows(x, cells.gaps), self.joint, self.sizes) if self.joint else Rows(x, cells.gaps), logs
+        return joined(Rows(x, cells.gaps), self.joint, self.sizes) if self.joint else Rows(
+            x, cells.gaps
+        ), logs
 
     def _seen(self, v: int, x: Tensor) -> tuple[Tensor, Tensor]:
         if v in self.maps:

@@ -109,7 +109,7 @@ class Layout:
         rows = torch.cat([tables.mT, tables.new_zeros(1, len(tables))])  # (states + 1, K)
         places = self._places(states).flatten(0, -2)
         found = torch.nn.functional.embedding_bag(places, rows, mode="sum")
-        return found.unflatten(0, states.shape[:-1])
+        return found.reshape(*states.shape[:-1], -1)
 
     def counted(self, states: Tensor, mass: Tensor) -> Tensor:
         """The mass of the rows in which each state is seen: (P, B, C), (P, B, K) → (K, states)."""

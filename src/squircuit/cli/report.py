@@ -9,8 +9,8 @@ from typing import Any, final
 
 import typer
 
-FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS = 1, 2, 70, 130, 141
-"""Exit codes; the last two are those of programs that SIGINT and SIGPIPE end."""
+FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS, TERMINATED = 1, 2, 70, 130, 141, 143
+"""Exit codes; the last three are those of programs that SIGINT, SIGPIPE and SIGTERM end."""
 
 
 @final

@@ -35,6 +35,7 @@ from squircuit.inference.upward.input_layers import layer_values
 from squircuit.inference.upward.inputs import InputMessages
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
+BESIDE = (-2.5, -1.75, -1.0, 0.0, 1.0, 1.75, 2.5)  #: and beside them where some are subtracted, in deviations
 NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
 TOPS = 64  #: of the slope of a transform, likewise
 CLIMBS = 4  #: of which so many are followed to their tops
@@ -225,7 +226,8 @@ def modes(parts: list[Coordinate], rows: int) -> Tensor:
     """argmax p(x_v | y) of every row: (n,); 0 in rows that show the variable.
 
     The density is Σ_j w_j N(t(x); m_j, s_j²) t′(x), so its tops are near centres of Gaussians and near tops
-    of t′. From the highest of these it goes up to the tops next to them.
+    of t′; where some Gaussians are subtracted from others, also between centres. From the highest of these
+    it goes up to the tops next to them.
     """
     if not parts:
         return torch.zeros(rows, dtype=torch.float64)
@@ -250,12 +252,13 @@ def _starts(parts: list[Coordinate], rows: int) -> tuple[Tensor, Tensor]:
         heights = part.weights.abs() / part.widths
         best = heights.topk(min(CANDIDATES, heights.shape[1]), dim=1).indices
         means, widths = part.means.gather(1, best), part.widths.gather(1, best)
-        low, centre, high = (part.inverse(means + sign * widths) for sign in (-1, 0, 1))
-        there = like.new_full((rows, best.shape[1]), torch.nan)
-        reach = torch.zeros_like(there)
-        there[part.rows], reach[part.rows] = centre, torch.maximum(high - centre, centre - low)
-        points.append(there)
-        reaches.append(reach)
+        for step in BESIDE if bool((part.weights < 0).any()) else (0.0,):
+            low, centre, high = (part.inverse(means + (step + side) * widths) for side in (-1, 0, 1))
+            there = like.new_full((rows, best.shape[1]), torch.nan)
+            reach = torch.zeros_like(there)
+            there[part.rows], reach[part.rows] = centre, torch.maximum(high - centre, centre - low)
+            points.append(there)
+            reaches.append(reach)
     for transform in {part.transform for part in parts} - {None}:
         steep, near = (found.to(like.device) for found in _tops_of_slope(transform))
         points.append(steep.expand(rows, -1))

@@ -98,7 +98,8 @@ EXPRESSIONS = {
     "multiply": "sq.evaluate(sq.multiply({c}, {c}), x)",
     "square": "sq.evaluate(sq.square({c}), x)",
     "integral of the square": "sq.integrate(sq.square({c}))",
-    "unitarise": "(lambda u: (u.log_beta, u.circuit.mixture, sq.evaluate(u.circuit, x)))(sq.unitarise({c}))",
+    "unitarise": "(lambda u: (u.log_beta, u.circuit.root_shares, sq.evaluate(u.circuit, x)))"
+    "(sq.unitarise({c}))",
     "unitarise is normalised": "sq.partition(sq.unitarise({c}).circuit)",
     "integrate": "sq.integrate({c}, x, over={over})",
     "partition": "sq.partition({c})",

@@ -1,7 +1,6 @@
 """squircuit: squared tensor networks and circuits that are normalised by construction."""
 
 import importlib
-import warnings
 from types import ModuleType
 
 from squircuit import (
@@ -20,7 +19,14 @@ from squircuit import (
     training,
 )
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
-from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
+from squircuit.errors import (
+    DataError,
+    FormatError,
+    ParameterError,
+    SquircuitError,
+    StructureError,
+    warn_former,
+)
 from squircuit.families import (
     Bins,
     BSpline,
@@ -106,7 +112,7 @@ __all__ = [
 def __getattr__(name: str) -> ModuleType:
     """``squircuit.estimators`` when first asked for: it needs scikit-learn; and names of before."""
     if name == "units":
-        warnings.warn("sq.units is now sq.scalar. Fix: use that name", DeprecationWarning, stacklevel=2)
+        warn_former("sq.units", "sq.scalar")
         return scalar
     if name == "estimators":
         return importlib.import_module("squircuit.estimators")

@@ -64,7 +64,7 @@ def of_people():
 def test_scores_are_the_exact_log_density_of_the_circuit(density):
     x = points(20, seed=1)
     circuit = density.model_.circuit()
-    exact = sq.evaluate(circuit, torch.from_numpy(x)).abs().square() @ circuit.mixture
+    exact = sq.evaluate(circuit, torch.from_numpy(x)).abs().square() @ circuit.root_shares
     assert density.score_samples(x) == pytest.approx(exact.log().numpy(), abs=1e-9)
     assert density.score(x) == pytest.approx(exact.log().sum().item())
 

@@ -55,7 +55,7 @@ def test_marginals_also_over_a_part_of_a_block_are_integrals_over_what_is_left_o
     over = data.draw(st.sampled_from(oracle.subsets(circuit.scope)))
     rows = oracle.some_rows(circuit, count=2)
     expected = oracle.marginal(circuit, rows, over)
-    found = root_norms(circuit, rows, over) @ circuit.mixture
+    found = root_norms(circuit, rows, over) @ circuit.root_shares
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-7, atol=1e-12)
 
 
@@ -150,7 +150,7 @@ def test_every_property_has_a_verdict_for_all_sets_of_variables(circuit, data):
         assert test(circuit, over).holds in (True, False, None)
     if sq.is_orthogonal(circuit).holds is True:  # then Z is the sum of the squares of the weights' terms
         z = oracle.partition(circuit)
-        assert sq.units.partition(sq.unroll(circuit)) == pytest.approx(z, rel=1e-6)
+        assert sq.scalar.partition(sq.unroll(circuit)) == pytest.approx(z, rel=1e-6)
 
 
 def test_blocks_that_overlap_are_not_decided_and_not_integrated():

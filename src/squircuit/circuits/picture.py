@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from squircuit.circuits.layers import Input, Kronecker, Layer, Sum
+from squircuit.circuits.structure import Structure
 from squircuit.regions.svg import Node, draw_graph
 
-if TYPE_CHECKING:
-    from squircuit.circuits.circuit import Circuit
 
-
-def draw(circuit: Circuit) -> str:
+def draw(circuit: Structure) -> str:
     """SVG text: Σ for sums, ⊗ and ⊙ for Kronecker and Hadamard products, x_i for inputs, with their units.
 
     Scalar circuits are drawn as in the literature, with + and ×.

@@ -11,7 +11,7 @@ import typer
 
 from squircuit.data import names
 from squircuit.errors import ParameterError
-from squircuit.execution.memory import free_bytes, require_memory
+from squircuit.storage.memory import free_bytes, require_memory
 
 
 def one_of(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, SquircuitError, Wording
 from squircuit.storage.checks import shown
-from squircuit.storage.limits import memory
+from squircuit.storage.memory import free_bytes as memory
 from squircuit.storage.words import one_line, printable
 
 MOST_COLUMNS = 2**20

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from squircuit.data.frames import make_frame
 from squircuit.estimators.base import CircuitEstimator, decoded
-from squircuit.execution.memory import require_memory
+from squircuit.storage.memory import require_memory
 
 CELL = 40  #: bytes that a sampled number needs until it is in the array
 

@@ -343,6 +343,17 @@ def as_real(x: Tensor) -> Tensor:
     return x.to(torch.float64)
 
 
+def largest_scale(scales: Tensor, dim: int | tuple[int, ...]) -> Tensor:
+    """The scale at which numbers are added up: the largest, −inf standing for zeros; 0 where all are.
+
+    Example:
+        >>> largest_scale(torch.tensor([[-3.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
+        tensor([-3.,  0.])
+    """
+    largest = scales.amax(dim=dim)
+    return torch.where(largest == -torch.inf, 0.0, largest)
+
+
 def device_of(*mappings: Values | None) -> torch.device:
     """Where the values live; the CPU if there are none."""
     tensors = (tensor for values in mappings if values for tensor in values.values())

@@ -140,7 +140,7 @@ def _step(points: Numbers) -> float:
 
 
 def _range(points: Numbers) -> float:
-    """Of all but the outermost hundredths of the distinct values."""
+    """The range of all but the outermost hundredths of the distinct values."""
     low, high = np.quantile(points, [0.01, 0.99])
     return float(high - low)
 

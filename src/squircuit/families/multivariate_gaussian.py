@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, final
 
 import torch
@@ -13,8 +12,8 @@ from torch import Tensor
 from squircuit.errors import ParameterError
 from squircuit.families.base import InputFunctions, Values, device_of, same_values
 from squircuit.families.block import BlockFamily, Pattern, places
+from squircuit.families.cache import kept
 from squircuit.families.checks import is_finite, require_count, require_flag, wrong
-from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain, Line
 from squircuit.families.gaussian_algebra import (
     draw_square,
@@ -404,12 +403,10 @@ def _numbers(value: Any) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64)
 
 
-@opaque_to_compiler
-@lru_cache(maxsize=256)
+@kept(256)
 def _start(family: MultivariateGaussian) -> Values:
-    with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode
-        rows = zip(family._shapes().items(), family.start or (), strict=True)
-        return {name: torch.tensor(row, dtype=torch.float64).reshape(s) for (name, s), row in rows}
+    rows = zip(family._shapes().items(), family.start or (), strict=True)
+    return {name: torch.tensor(row, dtype=torch.float64).reshape(s) for (name, s), row in rows}
 
 
 def _spread(family: MultivariateGaussian) -> Values:

@@ -8,9 +8,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, InputFunctions, Values
+from squircuit.families.base import InputFunctions, Values
+from squircuit.families.cache import constant
 from squircuit.families.checks import wrong
-from squircuit.families.conjugated import conjugate_of
+from squircuit.families.derived import Derived
 from squircuit.families.domain import Domain
 from squircuit.families.monotone import Monotone
 
@@ -20,7 +21,7 @@ FARTHEST = 1e75
 
 @final
 @dataclass(frozen=True)
-class Transformed(Family):
+class Transformed(Derived):
     r"""The functions of a family φ after a monotone map t of the variable,
 
     .. math:: \psi_k(x) = \varphi_k(t(x)) \sqrt{t'(x)}, \qquad
@@ -46,12 +47,10 @@ class Transformed(Family):
                 [0.6443, 0.9112]])
     """
 
-    base: Family
     transform: Monotone
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, Family):
-            raise wrong(self, "base", "is not a family", "pass a family such as Hermite(8)")
+        super().__post_init__()
         if not isinstance(self.transform, Monotone):
             raise wrong(self, "transform", "is not a monotone map", "pass one, such as Monotone.fit(column)")
         if self.base.domain != self.transform.image:
@@ -65,31 +64,12 @@ class Transformed(Family):
             raise wrong(self, "transform", problem, "pass a transform with smaller tails, or one onto less")
 
     @property
-    def size(self) -> int:
-        return self.base.size
-
-    @property
     def domain(self) -> Domain:
         return self.transform.domain
 
     @property
-    def is_orthonormal(self) -> bool:
-        return self.base.is_orthonormal
-
-    @property
-    def is_complex(self) -> bool:
-        return self.base.is_complex
-
-    @property
-    def has_one_scale(self) -> bool:
-        return self.base.has_one_scale
-
-    @property
     def has_even_panels(self) -> bool:
         return False
-
-    def parameters(self) -> dict[str, Tensor]:
-        return self.base.parameters()
 
     def smoothing(self, units: int) -> Tensor | None:
         return self.base.smoothing(units)
@@ -123,15 +103,15 @@ class Transformed(Family):
             return self.base.inner(other.base, values, other_values)
         return super().inner(other, values, other_values)
 
-    def conjugate(self) -> Family:
-        return conjugate_of(self)
-
     def breakpoints(self, values: Values | None = None) -> Tensor:
         return self.transform.panels(self.base.breakpoints(values))
 
+    def extents(self, values: Values | None = None) -> Tensor:
+        return self.transform.inverse(self.base.extents(values))
+
     def pieces(self, values: Values | None = None) -> Tensor:
         ends = self.transform.inverse(self.base.pieces(values))
-        knots = torch.tensor(self.transform.knots, dtype=torch.float64, device=ends.device)
+        knots = constant(self.transform.knots, ends)
         return torch.cat([ends, knots[(knots > ends[0]) & (knots < ends[-1])]]).sort().values
 
 

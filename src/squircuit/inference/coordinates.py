@@ -31,8 +31,8 @@ from squircuit.inference.upward.gaussian_terms import (
     terms_of_units,
     transform_of,
 )
+from squircuit.inference.upward.input_layers import layer_values
 from squircuit.inference.upward.inputs import InputMessages
-from squircuit.inference.upward.learnt_values import layer_values
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
 BESIDE = (-2.5, -1.75, -1.0, 0.0, 1.0, 1.75, 2.5)  #: and beside them where some are subtracted, in deviations
@@ -87,7 +87,7 @@ class Coordinate:
         return total * log_slope.exp() / math.sqrt(2 * math.pi)
 
     def _expected(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """The same of functions of points (N, Q) and the rows that they belong to, (N,)."""
+        """Σ_j w_j E[f(x_v, row)] of a function of points (N, Q) and the rows that they belong to, (N,)."""
         knots = self.weights.new_tensor(() if self.transform is None else self.transform.values)
         total = torch.zeros_like(self.weights[:, 0])
         for rows, weights, means, widths in self._counted((PANELS + len(knots)) * NODES):

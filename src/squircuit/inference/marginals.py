@@ -87,7 +87,7 @@ def marginals(
             found[v][sweep.rows[keep]] = sweep.densities[row, keep, : found[v].shape[1]]
         for v, coordinate in sweep.coordinates:
             coordinates[v].append(coordinate)
-    result = _collected(evidence, nodes, found, grid or {}, snapshot.mixture.dtype)
+    result = _collected(evidence, nodes, found, grid or {}, snapshot.real)
     return _with_coordinates(result, evidence, coordinates, points, tables) if of_blocks else result
 
 
@@ -136,7 +136,7 @@ def sweep(
         weights, weighted = None, None
         if nodes is not None:
             shape = (-1, len(evidence), -1)
-            weights = nodes.weights.to(snapshot.mixture.dtype).expand(*shape).clone().requires_grad_()
+            weights = nodes.weights.to(snapshot.real).expand(*shape).clone().requires_grad_()
             weighted = nodes.weighted(weights)
         plain = Evidence(constant(evidence.x), constant(evidence.missing))
         found = messages(snapshot.detached(), plain, weighted, watched)
@@ -185,7 +185,7 @@ def _with_coordinates(
     grid: Mapping[int, Tensor],
     tables: bool,
 ) -> Marginals:
-    """With what is known of the variables of blocks."""
+    """The marginals with what is known of the variables of blocks."""
     mean, variance = result.mean.clone(), result.variance.clone()
     points, values, nodes, masses = (
         dict(table) for table in (result.points, result.values, result.nodes, result.masses)
@@ -245,8 +245,8 @@ def _nothing_yet(snapshot: Snapshot, evidence: Evidence, nodes: Nodes | None, va
     count = nodes.counts[nodes.rows[variable]]
     shape = (len(evidence), count)
     if not snapshot.circuit.domains[variable].is_discrete:
-        return torch.full(shape, torch.nan, dtype=snapshot.mixture.dtype, device=snapshot.device)
-    table = torch.zeros(shape, dtype=snapshot.mixture.dtype, device=snapshot.device)
+        return torch.full(shape, torch.nan, dtype=snapshot.real, device=snapshot.device)
+    table = torch.zeros(shape, dtype=snapshot.real, device=snapshot.device)
     state = torch.where(evidence.missing[:, variable], 0, evidence.x[:, variable].long())
     return table.scatter(1, state.unsqueeze(1), 1.0)
 

@@ -50,7 +50,7 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
     data = observed_data(circuit, x, integrated)
     matrices = _matrices(circuit, data, integrated)
     diagonals = [matrices[root].diagonal(dim1=1, dim2=2).real for root in circuit.roots]
-    return torch.cat(diagonals, dim=1) @ circuit.mixture
+    return torch.cat(diagonals, dim=1) @ circuit.root_shares
 
 
 def _matrices(circuit: Circuit, data: Tensor, integrated: Scope) -> dict[Layer, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.data import Schema
+from squircuit.errors import warn_former
 from squircuit.execution.log_scales import log_sum
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.models.call import EVALUATION, Call
@@ -163,11 +163,7 @@ class SquaredCircuit(Queries, StackedWeights):
     @contextmanager
     def trusting(self) -> Iterator[None]:
         """The former name of ``training_step(on_manifold=True)``."""
-        warnings.warn(
-            "model.trusting() is now model.training_step(on_manifold=True). Fix: call that.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
+        warn_former("model.trusting()", "model.training_step(on_manifold=True)", above=1)
         with self.training_step(on_manifold=True):
             yield
 

@@ -81,7 +81,7 @@ def _are_declared_orthogonal(circuit: Circuit, a: Input, b: Input, limit: float)
 
 
 def _has_orthonormal_rows(circuit: Circuit, weight: Parameter, limit: float) -> bool:
-    """By its value where that is known, else by its constraint."""
+    """Whether a weight is semi-unitary: by its value where that is known, else by its constraint."""
     value = circuit.known_value(weight)
     if value is None:
         return weight.constraint is Constraint.SEMI_UNITARY

@@ -73,7 +73,7 @@ class Objective:
         numbers = torch.split(torch.arange(sum(sizes)), sizes)
         self._roots = [torch.tensor(part, device=model.device) for part in parts]
         self._units = [torch.cat([numbers[root] for root in part]).to(model.device) for part in parts]
-        self._shares = [model.mixture().detach()[units].sum().log() for units in self._units]
+        self._shares = [model.root_shares().detach()[units].sum().log() for units in self._units]
 
     def __call__(self, x: Tensor, missing: Tensor | None) -> tuple[Tensor, Tensor]:
         """log p(x), (n,), and that whose mean is maximised, (n,)."""

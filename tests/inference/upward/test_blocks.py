@@ -110,7 +110,7 @@ def model_of(build, seed=0):
 
 def density(circuit, rows):
     """Σ_r π_r |c_r|² by the reference, not divided by Z."""
-    return sq.evaluate(circuit, rows).abs().square() @ circuit.mixture
+    return sq.evaluate(circuit, rows).abs().square() @ circuit.root_shares
 
 
 def table_of(circuit):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -11,10 +10,11 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.plan import InputGroup
+from squircuit.families.cache import kept
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import POINTS, gauss_legendre, halve
 from squircuit.inference.compile.compiled_circuit import Snapshot
-from squircuit.inference.upward.inputs import evaluate_group, plain, state_table
+from squircuit.inference.upward.input_layers import evaluate_group, plain, state_table
 from squircuit.inference.upward.quadrature import Nodes, breakpoints
 
 ITERATIONS = 60  #: halvings that exhaust a double, should Newton's steps never be taken
@@ -58,7 +58,7 @@ class Points:
         return draw_point(density, self.panels, uniform, rows)
 
     def nodes(self, variable: int) -> Nodes:
-        """The same for :mod:`squircuit.inference.marginals`."""
+        """The points as nodes, as :mod:`squircuit.inference.marginals` needs them."""
         weights = self.weights[None, None]
         return Nodes({variable: 0}, (len(self.x),), self.x.unsqueeze(0), weights, (0,))
 
@@ -178,19 +178,19 @@ def _series(coefficients: Tensor, t: Tensor) -> Tensor:
     return (coefficients * torch.cos(k * torch.acos(t.clamp(-1, 1)))).sum(dim=1, keepdim=True)
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _weights() -> Tensor:
     return torch.from_numpy(np.polynomial.legendre.leggauss(POINTS)[1])
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _chebyshev() -> Tensor:
     """From values at the nodes to Chebyshev coefficients: (20, 20)."""
     nodes = np.polynomial.legendre.leggauss(POINTS)[0]
     return torch.from_numpy(np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, POINTS - 1)))
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _antiderivative() -> Tensor:
     """From values at the nodes to the Chebyshev coefficients of the integral from −1: (21, 20)."""
     integrals = [np.polynomial.chebyshev.chebint(row, lbnd=-1) for row in np.eye(POINTS)]

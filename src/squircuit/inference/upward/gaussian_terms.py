@@ -7,7 +7,6 @@ f_j f_k of two of them, up to their overlap.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +16,9 @@ from torch import Tensor
 from squircuit.errors import StructureError
 from squircuit.execution.plan import InputGroup
 from squircuit.families import MultivariateGaussian, OrthonormalisedBlock
+from squircuit.families.cache import kept
 from squircuit.families.gaussian_algebra import products_of_roots
+from squircuit.families.quadrature import gauss_legendre
 
 Function: TypeAlias = Callable[[Tensor], Tensor]  #: real, of a tensor, entry by entry
 
@@ -133,7 +134,7 @@ def _expected_bent(terms: GaussianTerms, place: int, transform: Any, function: F
     return torch.cat([of_some(part) for part in torch.split(terms.means[:, :, place], size)])
 
 
-@lru_cache(maxsize=TOGETHER)
+@kept(TOGETHER)
 def _rule(variables: int) -> tuple[Tensor, Tensor]:
     """Nodes (Q, m) and weights (Q,) of expectations under the standard normal distribution."""
     z, omega = normal_rule() if variables == 1 else _hermite_rule()
@@ -142,7 +143,7 @@ def _rule(variables: int) -> tuple[Tensor, Tensor]:
     return nodes, weights
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def normal_rule() -> tuple[Tensor, Tensor]:
     """Nodes and weights of expectations under the standard normal distribution: (Q,) each."""
     z, omega = panelled_rules(torch.zeros(1, 0, dtype=torch.float64))
@@ -157,15 +158,13 @@ def panelled_rules(knots: Tensor) -> tuple[Tensor, Tensor]:
     """
     ends = torch.linspace(-REACH, REACH, PANELS + 1, dtype=knots.dtype, device=knots.device)
     ends = torch.cat([ends.expand(len(knots), -1), knots.clamp(-REACH, REACH)], dim=1).sort(dim=1).values
-    nodes, weights = (torch.from_numpy(part).to(knots) for part in np.polynomial.legendre.leggauss(NODES))
-    half, middle = ends.diff(dim=1).unsqueeze(2) / 2, (ends[:, 1:] + ends[:, :-1]).unsqueeze(2) / 2
-    z = (middle + half * nodes).flatten(1)
-    omega = (half * weights).flatten(1) * (-z.square() / 2).exp()
-    return z, omega / omega.sum(dim=1, keepdim=True)
+    z, weights = gauss_legendre(ends, NODES)
+    omega = weights * (-z.square() / 2).exp()
+    return z, omega / omega.sum(dim=-1, keepdim=True)
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _hermite_rule() -> tuple[Tensor, Tensor]:
-    """The same by Gauss: exact for polynomials of degree 63, with (32,) nodes."""
+    """The rule of Gauss for the normal distribution: 32 nodes, exact for polynomials of degree 63."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(32)
     return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())

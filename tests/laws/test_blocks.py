@@ -209,7 +209,7 @@ def test_marginals_over_a_part_of_one_family_at_two_places_are_integrals_over_wh
     circuit = Circuit(sq.Sum(layers, weight=torch.tensor([[1.0, -0.7]]))).initialise(seed=0)
     rows = np.array([[0.3, -1.0]])
     for over in ({0}, {1}, {0, 1}):
-        found = root_norms(circuit, rows, over) @ circuit.mixture
+        found = root_norms(circuit, rows, over) @ circuit.root_shares
         np.testing.assert_allclose(found.numpy(), oracle.marginal(circuit, rows, over), rtol=1e-7)
 
 

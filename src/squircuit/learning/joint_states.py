@@ -36,8 +36,8 @@ def groups_of(table: Table, most: int) -> Groups:
     Example:
         >>> import squircuit as sq
         >>> month = np.arange(600) % 12
-        >>> frame = {"month": month, "season": month // 3, "coin": np.random.default_rng(0).integers(2, size=600)}
-        >>> groups_of(sq.data.table(frame), 64)
+        >>> coin = np.random.default_rng(0).integers(2, size=600)
+        >>> groups_of(sq.data.table({"month": month, "season": month // 3, "coin": coin}), 64)
         ((0, 1),)
     """
     cells = table.cells.take(slice(None, None, max(1, len(table) // ROWS)))

@@ -41,8 +41,8 @@ def groups_of(table: Table, most: int) -> Groups:
         ((0, 1),)
     """
     cells = table.cells.take(slice(None, None, max(1, len(table) // ROWS)))
-    gaps: NDArray[np.bool_] = np.asarray(table.missing).any(axis=0)
-    sizes = {v: column.size for v, column in enumerate(table.columns) if column.size > 1 and not gaps[v]}
+    gaps = set(np.nonzero(table.missing)[1].tolist())
+    sizes = {v: column.size for v, column in enumerate(table.columns) if column.size > 1 and v not in gaps}
     codes: dict[tuple[int, ...], NDArray[np.int64]] = {(v,): cells.x[:, v].astype(np.int64) for v in sizes}
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
     while True:

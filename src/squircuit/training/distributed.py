@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, distributed
 
-from squircuit.errors import ParameterError, ProcessError
+from squircuit.errors import ParameterError, ProcessError, Wording
 from squircuit.training.processes import Processes
 
 LONGEST = 300
@@ -95,7 +95,8 @@ class Distributed(Processes):
         except RuntimeError as error:  # of each backend another one
             raise ProcessError(
                 f"process {self.rank} of {self.size} has lost the others ({_cause(error)})",
-                fix="see why one has ended; a run with a folder goes on with resume=True",
+                fix="see why one has ended; a run with a folder goes on with "
+                + Wording("resume=True", "--run FOLDER --resume"),
             ) from error
 
 

@@ -13,9 +13,29 @@ import typer
 from numpy.typing import NDArray
 
 from squircuit import presets
-from squircuit.cli.arguments import DataName, Device, Json, chosen_device, one_of, pairs
+from squircuit.cli.arguments import (
+    DataName,
+    Delimiter,
+    Device,
+    Encoding,
+    Header,
+    Json,
+    chosen_device,
+    form_of,
+    one_of,
+    pairs,
+)
 from squircuit.cli.options import Options, options
-from squircuit.cli.reading import described, is_streamed, open_data, part_rows, require_path, sample_of
+from squircuit.cli.reading import (
+    STANDARD,
+    described,
+    is_streamed,
+    open_data,
+    part_rows,
+    place_of,
+    require_path,
+    sample_of,
+)
 from squircuit.cli.report import FAILED, INTERRUPTED, Report, plain
 from squircuit.cli.score import score_text, scored
 from squircuit.cli.writing import require_place
@@ -74,6 +94,9 @@ def fit(
     minutes: Annotated[
         float | None, typer.Option(help="Of the search for a table's density; default by its size.")
     ] = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """Learn the density of a data set or a file, and save it.
@@ -93,6 +116,7 @@ def fit(
     report = Report(as_json)
     flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
     texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
+    form = form_of(header, delimiter, encoding)
     chosen, launched = options(data, preset, config, texts), context.obj["launched"]
     place = chosen_device(device) if launched is None else launched.join(device)
     is_first = launched is None or launched.rank == 0  # who alone writes
@@ -105,14 +129,16 @@ def fit(
     if run is not None and is_first:
         RunFolder(run).require_usable()
     wishes, streamed = _wishes(pairs(columns or [], "--columns"), weights, data), is_streamed(data, stream)
+    content = place_of(data)  # standard input is read once
     counts, valid_counts = (
-        None if weights is None or file is None else weight_column(file, weights) for file in (data, valid)
+        None if weights is None or file is None else weight_column(file, weights, **form._asdict())
+        for file in (content, valid)
     )
-    source = sample_of(data, wishes) if streamed else open_data(data, wishes)
-    file = out or _new_file(data, resume or not is_first)
+    source = sample_of(data, wishes) if streamed else open_data(data, wishes, form, content)
+    file = out or _new_file("model" if data == STANDARD else data, resume or not is_first)
     if is_first:
         require_place(file)
-    held = None if valid is None else read(valid, like=_schema(source))
+    held = None if valid is None else read(valid, None, _schema(source), *form)
     report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
     wants_circuit = bool(set(texts) - {"seed"} or config or preset or run)
     if isinstance(source, Table) and len(source.shape) == 1 and not (streamed or wants_circuit):

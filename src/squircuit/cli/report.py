@@ -19,15 +19,16 @@ class Report:
 
     Args:
         as_json: say nothing but one JSON document at the end.
+        aside: standard output has rows, so that text is said on standard error.
     """
 
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(self, as_json: bool, aside: bool = False) -> None:
+        self._as_json, self._aside = as_json, aside
 
     def say(self, text: str) -> None:
         """A piece of text for people."""
         if not self._as_json:
-            typer.echo(text)
+            typer.echo(text, err=self._aside)
 
     def end(self, document: Mapping[str, Any]) -> None:
         """All that was said, for machines."""

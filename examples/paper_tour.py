@@ -22,7 +22,7 @@ def all_rows(circuit: sq.Circuit) -> torch.Tensor:
 
 def density(circuit: sq.Circuit, rows: torch.Tensor) -> torch.Tensor:
     """p = Σ_r π_r |c_r|² at every row, not normalised: (n,)."""
-    return sq.evaluate(circuit, rows).abs().square() @ circuit.mixture
+    return sq.evaluate(circuit, rows).abs().square() @ circuit.root_shares
 
 
 def show(title: str, circuit: sq.Circuit) -> None:

@@ -31,6 +31,17 @@ def test_files_of_concatenated_families_written_as_together_are_read():
     assert sq.families.family_from_dict({**content, "family": "Together"}) == family
 
 
+def test_the_shares_of_root_units_were_called_mixture():
+    circuit = sq.build(sq.regions.linear(2), sq.Categorical(2), units=2, roots=2).initialise(seed=0)
+    with pytest.warns(DeprecationWarning, match="root_shares"):
+        assert circuit.mixture.equal(circuit.root_shares)
+    model = sq.SquaredCircuit(circuit)
+    with pytest.warns(DeprecationWarning, match="root_shares"):
+        assert model.mixture().equal(model.root_shares())
+    with pytest.warns(DeprecationWarning, match="log_root_shares"):
+        assert model.log_mixture().equal(model.log_root_shares())
+
+
 def test_captured_steps_were_in_execution_graph():
     module = importlib.import_module("squircuit.execution.graph")
     with pytest.warns(DeprecationWarning, match="cuda_graph"):

@@ -285,7 +285,7 @@ def _require_distribution(model: sq.SquaredCircuit, rows: Tensor, log_p: Tensor)
     total = float(log_p.exp().sum())
     require(abs(total - 1) < close, "probabilities do not sum to 1", total)
     circuit = model.circuit()
-    expected = sq.evaluate(circuit, rows).abs().square() @ circuit.mixture.double()
+    expected = sq.evaluate(circuit, rows).abs().square() @ circuit.root_shares.double()
     weight = float(expected.sum())
     if 1e-200 < weight < 1e200:
         gap = float((expected / weight - log_p.exp()).abs().max())

@@ -5,8 +5,9 @@ its help and the mistakes of its arguments without waiting for torch. Type check
 """
 
 import importlib
-import warnings
 from typing import Any
+
+from squircuit.errors import warn_former
 
 __version__ = "0.1.0"
 
@@ -19,7 +20,7 @@ _FOLDERS = [
 def __getattr__(name: str) -> Any:
     """A folder or a name of the API when it is first asked for."""
     if name == "units":
-        warnings.warn("sq.units is now sq.scalar. Fix: use that name", DeprecationWarning, stacklevel=2)
+        warn_former("sq.units", "sq.scalar")
         name = "scalar"
     if name in (*_FOLDERS, "estimators"):  # the last needs scikit-learn
         return importlib.import_module(f"squircuit.{name}")

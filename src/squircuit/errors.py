@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
@@ -154,6 +155,10 @@ class FormatError(SquircuitError, ValueError):
     """A file or a JSON document does not hold a valid object of squircuit, or cannot hold one."""
 
 
+class ProcessError(SquircuitError, RuntimeError):
+    """Another of the processes that train one model together has ended, or failed."""
+
+
 def require_unmasked(values: object) -> None:
     """Refuse NumPy's masked arrays: what reads their numbers does not see what is masked.
 
@@ -187,6 +192,16 @@ def suggestion(name: object, known: Iterable[str], *, all_known: bool = True) ->
         return f"pass one of {', '.join(names)}."
     meant = f"did you mean {plain[near[0]]!r}?"
     return f"{meant} Known are {', '.join(names)}." if all_known else meant
+
+
+def warn_former(former: str, present: str, above: int = 0) -> None:
+    """Warn those who use a name of before; called by what still answers to it.
+
+    Args:
+        former, present: the names.
+        above: calls between that and the user's own.
+    """
+    warnings.warn(f"{former} is now {present}. Fix: use that.", DeprecationWarning, stacklevel=3 + above)
 
 
 def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 from squircuit import scalar
+from squircuit.errors import warn_former
 
 
 def __getattr__(name: str) -> object:
     if name not in scalar.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("squircuit.units is now squircuit.scalar. Fix: use it", DeprecationWarning, stacklevel=2)
+    warn_former("squircuit.units", "squircuit.scalar")
     return getattr(scalar, name)

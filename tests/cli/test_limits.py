@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.execution import memory
+from squircuit.storage import memory
 
 from .conftest import call, error_line
 

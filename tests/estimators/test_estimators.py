@@ -64,7 +64,7 @@ def of_people():
 def test_scores_are_the_exact_log_density_of_the_circuit(density):
     x = points(20, seed=1)
     circuit = density.model_.circuit()
-    exact = sq.evaluate(circuit, torch.from_numpy(x)).abs().square() @ circuit.mixture
+    exact = sq.evaluate(circuit, torch.from_numpy(x)).abs().square() @ circuit.root_shares
     assert density.score_samples(x) == pytest.approx(exact.log().numpy(), abs=1e-9)
     assert density.score(x) == pytest.approx(exact.log().sum().item())
 
@@ -258,8 +258,8 @@ def test_a_value_never_seen_stays_and_the_rest_is_filled_as_if_it_were_missing()
     imputer = Imputer(**FEW).fit(people())
     new = pd.DataFrame([("pink", 1.0, NAN), (None, 1.0, NAN)], columns=people().columns)
     filled = imputer.transform(new)
-    assert filled[0, 0] == "pink"
-    assert filled[0, 2] == pytest.approx(filled[1, 2], rel=1e-12)
+    assert filled.iloc[0, 0] == "pink"
+    assert filled.iloc[0, 2] == pytest.approx(filled.iloc[1, 2], rel=1e-12)
 
 
 def test_columns_that_are_dropped_pass_through():
@@ -398,7 +398,38 @@ def test_modes_and_samples_of_gaps_have_the_resolution_of_the_training_data_and_
             Imputer(strategy=strategy, **FEW)
             .fit(stones())
             .transform(pd.DataFrame(gaps, columns=["price", "carat"]))
+            .to_numpy()
         )
         known = ~np.isnan(gaps)
         np.testing.assert_array_equal(filled[known], gaps[known])
         assert on_the_lattice(np.stack([filled[2:, 0], filled[:2, 1]], axis=1)) == (expected, expected)
+
+
+def types_of(frame):
+    if hasattr(frame, "column_names"):
+        return dict(zip(frame.column_names, frame.schema.types, strict=True))
+    return dict(zip(frame.columns, frame.dtypes, strict=True))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_come_out_with_their_library_types_and_index(library):
+    rng = np.random.default_rng(0)
+    columns = {"n": rng.integers(0, 5, 60), "warm": rng.random(60) < 0.5, "kind": rng.choice(["a", "b"], 60)}
+    frame = pd.DataFrame(columns, index=np.arange(60) * 2).astype({"n": "Int16", "warm": "boolean"})
+    frame.iloc[[3, 7], [0, 1]] = None
+    given = (
+        frame
+        if library == "pandas"
+        else pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
+    )
+    given = pytest.importorskip("polars").from_arrow(given) if library == "polars" else given
+    filled = Imputer(strategy="mode", **FEW).fit(given).transform(given)
+    drawn = Density(**FEW).fit(given).sample(5, random_state=0)
+    for found in (filled, drawn):
+        assert type(found) is type(given)
+        assert types_of(found) == types_of(given)
+    if library == "pandas":
+        assert filled.index.equals(frame.index)
+        known = frame.notna()
+        assert filled.where(known).equals(frame)
+        assert not filled.isna().any(axis=None)

@@ -41,5 +41,5 @@ def test_functions_of_placed_families_are_those_of_each_family_also_far_away_and
 def test_densities_of_placed_columns_are_those_of_the_reference(circuit):
     model = sq.SquaredCircuit(circuit, seed=0, dtype=torch.complex128)
     rows = torch.tensor([[-3.05, 1010.0, 0.2, -0.1, 2.0], [-2.9, 980.0, -1.0, 0.4, 0.0]], dtype=torch.float64)
-    exact = sq.evaluate(model.circuit(), rows).abs().square() @ model.circuit().mixture
+    exact = sq.evaluate(model.circuit(), rows).abs().square() @ model.circuit().root_shares
     torch.testing.assert_close(model.log_prob(rows).exp(), exact)

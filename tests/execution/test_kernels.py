@@ -10,7 +10,7 @@ from squircuit.execution import complex_planes, weighted_product
 from squircuit.execution.algebras import entrywise_gradients
 from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.inputs import lookup
-from squircuit.execution.kernels import entrywise, hermitian, pairs, products, rows
+from squircuit.execution.kernels import entrywise, hermitian, pairs, products, row_sums
 from squircuit.execution.log_scales import normalise
 from squircuit.execution.precision import tf32
 from squircuit.optim import Polar
@@ -37,9 +37,9 @@ def test_the_kernels_of_the_contraction_agree_with_plain_torch(shape):
     product = torch.randn(folds, units, height, 2, batch)
     left, gradient = torch.randn(folds, height, 2, batch), torch.randn(folds, units, 2, batch)
     plain = weighted_product.reduce_rows(product, left)
-    assert close(rows.reduce_rows(product.cuda(), left.cuda()), plain)
+    assert close(row_sums.reduce_rows(product.cuda(), left.cuda()), plain)
     expected = weighted_product.spread_rows(product, left, gradient)
-    found = rows.spread_rows(product.cuda(), left.cuda(), gradient.cuda())
+    found = row_sums.spread_rows(product.cuda(), left.cuda(), gradient.cuda())
     assert all(close(a, b) for a, b in zip(found, expected, strict=True))
 
 

@@ -16,7 +16,7 @@ from strategies import Shape, circuits
 
 def propagated(model: sq.SquaredCircuit, stacks: list[torch.Tensor]) -> torch.Tensor:
     norms = model._density.network.log_norms(stacks, model.family_values, model.device)
-    return torch.logsumexp(norms + model.mixture().log(), dim=0)
+    return torch.logsumexp(norms + model.root_shares().log(), dim=0)
 
 
 def with_any_sums(circuit: sq.Circuit, seed: int) -> sq.SquaredCircuit:

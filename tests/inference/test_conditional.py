@@ -119,7 +119,7 @@ def test_fidelity_and_overlap_are_the_enumerated_ones():
     expected = values[0].T @ values[1].conj()
     models = [sq.SquaredCircuit(c, dtype=torch.complex128) for c in (a, b)]
     assert np.allclose(sq.overlap(*models), expected)
-    weighted = [v * np.sqrt(c.mixture.numpy()) for v, c in zip(values, (a, b), strict=True)]
+    weighted = [v * np.sqrt(c.root_shares.numpy()) for v, c in zip(values, (a, b), strict=True)]
     states = [w @ w.conj().T for w in weighted]  # density matrices over all assignments
     roots = [root(s) for s in states]
     assert sq.fidelity(*models) == pytest.approx(np.linalg.svd(roots[0] @ roots[1])[1].sum() ** 2, abs=1e-6)

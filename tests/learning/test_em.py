@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture
 from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError
 from squircuit.learning import fit_mixture
+from squircuit.learning.mixture import Layout
 
 KINDS = [("full", None), ("diagonal", None), ("tied", None), ("low-rank", 2)]
 LOG_2PI = math.log(2 * math.pi)
@@ -28,14 +29,18 @@ def table(n=300, d=4, gaps=0.0, seed=0):
     return x
 
 
-def mixed(n=300, gaps=0.2, seed=0):
-    """Two numbers and two categorical columns, 1 and 3, of 3 and 2 states."""
+SIZES = [(3, 2), (40, 2)]
+"""States of two columns, which are counted by products with 0 and 1, and looked up where they are many."""
+
+
+def mixed(n=300, gaps=0.2, seed=0, sizes=(3, 2)):
+    """Two numbers and two categorical columns, 1 and 3, of which few states are there."""
     generator = torch.Generator().manual_seed(seed)
     x = table(n, 4, 0.0, seed)
     x[:, 1] = (x[:, 0] > 0) + (x[:, 2] > 0).double()
     x[:, 3] = torch.randint(2, (n,), generator=generator)
     x[torch.rand(x.shape, generator=generator) < gaps] = torch.nan
-    return x, {1: 3, 3: 2}
+    return x, dict(zip((1, 3), sizes, strict=True))
 
 
 def matrices(fit):
@@ -75,8 +80,9 @@ def test_log_prob_is_the_density_of_what_is_seen(kind, rank, gaps):
     assert torch.allclose(fit.log_prob(x), joint_by_definition(fit, x).logsumexp(1), rtol=0, atol=1e-9)
 
 
-def test_log_prob_of_mixed_columns_is_the_density_of_what_is_seen():
-    x, categories = mixed(60)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_log_prob_of_mixed_columns_is_the_density_of_what_is_seen(sizes):
+    x, categories = mixed(60, sizes=sizes)
     fit = fit_mixture(x, 3, categories=categories, iterations=5)
     assert torch.allclose(fit.log_prob(x), joint_by_definition(fit, x).logsumexp(1), rtol=0, atol=1e-9)
     for states in fit.tables.values():
@@ -94,10 +100,24 @@ def test_no_iteration_decreases_the_bound(kind, rank, gaps, prior):
     assert bounds[-1] > bounds[0] + 0.1
 
 
-def test_no_iteration_decreases_the_bound_of_mixed_columns():
-    x, categories = mixed()
+@pytest.mark.parametrize("sizes", SIZES)
+def test_no_iteration_decreases_the_bound_of_mixed_columns(sizes):
+    x, categories = mixed(sizes=sizes)
     fit = fit_mixture(x, 4, categories=categories, iterations=60, tolerance=-1.0, warm_up=0)
     assert np.diff([step.bound for step in fit.history]).min() > -1e-9
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_looking_up_and_counting_states_are_products_with_indicators(sizes):
+    x, categories = mixed(50, sizes=sizes)
+    layout = Layout.of(4, categories)
+    states = layout.split(x, x.device)[1][None]  # one pattern
+    tables = torch.randn(3, sum(sizes), dtype=torch.double)
+    mass = torch.rand(1, 50, 3, dtype=torch.double)
+    assert layout.is_wide == (max(sizes) > 8)
+    seen = layout.indicators(states)
+    assert torch.allclose(layout.looked_up(states, tables), seen @ tables.mT)
+    assert torch.allclose(layout.counted(states, mass), mass[0].mT @ seen[0])
 
 
 def test_a_floor_holds_and_the_bound_still_never_decreases():

@@ -201,3 +201,28 @@ def test_images_are_sent_to_their_own_models():
 def test_parts_of_tables_keep_types():
     table = sq.data.table(people())
     assert part_of(table, np.arange(10)).schema == table.schema
+
+
+def test_rows_from_loaders_of_torch_are_learnt_like_the_same_rows_in_an_array():
+    rows = torch.tensor(np.column_stack([people()["height"], people(seed=1)["height"]]))
+    data = torch.utils.data.TensorDataset(rows)
+    loader = torch.utils.data.DataLoader(data, batch_size=50)
+    models = [learn(given, progress=False, minutes=0.01) for given in (rows.numpy(), data, loader)]
+    wanted, *found = (model.log_prob(rows) for model in models)
+    assert all(torch.equal(one, wanted) for one in found)
+
+
+def test_callbacks_see_every_candidate_and_end_the_search():
+    seen = []
+    model = learn(people(), progress=False, minutes=0.1, callbacks=[lambda event: seen.append(event)])
+    tried = model.notes["learn"]["members"]
+    assert len(tried) >= seen[-1].done == seen[-1].total == len(seen)
+    assert seen[-1].scores["best"] == pytest.approx(max(row["score"] for row in tried))
+    few = learn(people(), progress=False, minutes=0.1, callbacks=[lambda event: event.done == 2])
+    names = {row["candidate"].split(", ")[0] for row in few.notes["learn"]["members"]}
+    assert names <= {event.note.split(", ")[0] for event in seen[:2]}
+
+
+def test_a_callback_that_cannot_be_called_is_refused_before_the_rows_are_read():
+    with pytest.raises(sq.ParameterError, match="callbacks"):
+        learn("nothing", callbacks=[1])

@@ -94,7 +94,7 @@ def test_learnt_input_functions_and_mixture_weights_are_kept(model, tmp_path):
     train(model, X, steps=5)
     again = through_a_file(model, tmp_path)
     assert not torch.equal(model.hermite_loc, torch.zeros(1))
-    assert not torch.allclose(again.mixture(), torch.full((3,), 1 / 3))
+    assert not torch.allclose(again.root_shares(), torch.full((3,), 1 / 3))
     assert_same(model, again, X)
 
 

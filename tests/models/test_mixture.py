@@ -64,7 +64,7 @@ def test_its_terms_are_the_densities_of_its_root_layers_times_their_weights(mode
 def terms_of(circuit, absent=None):
     """p(m, y) of every root layer m at every state, by enumeration of what is missing: (2^D, M)."""
     values, units = oracle.amplitudes(circuit, states()), [root.units for root in circuit.roots]
-    squares = np.abs(values) ** 2 * circuit.mixture.numpy()
+    squares = np.abs(values) ** 2 * circuit.root_shares.numpy()
     parts = np.split(squares, np.cumsum(units)[:-1], axis=1)
     table = np.stack([part.sum(axis=1) for part in parts], axis=1).reshape(*(2,) * D, -1)
     axes = tuple(np.flatnonzero(np.zeros(D) if absent is None else absent))
@@ -102,7 +102,7 @@ def test_terms_of_sums_whose_cross_terms_count(missing):
 
     model = sq.mixture([part(0), part(1)], [0.2, 0.8])
     rows = np.array(list(np.ndindex(2, 2)))
-    squares = np.abs(oracle.amplitudes(model.circuit(), rows)) ** 2 * model.mixture().detach().numpy()
+    squares = np.abs(oracle.amplitudes(model.circuit(), rows)) ** 2 * model.root_shares().detach().numpy()
     table = (squares / squares.sum()).reshape(2, 2, 2)
     wanted = np.broadcast_to(table.sum(axis=tuple(missing), keepdims=True), table.shape).reshape(4, 2)
     found = model.component_log_prob(rows, np.isin([0, 1], missing)).exp().detach()
@@ -226,10 +226,10 @@ def test_it_can_be_trained_on_with_its_weights_and_stays_normalised():
     x = torch.zeros(64, D, dtype=torch.long)
     models = parts()[:2]
     mixed = sq.mixture(models)
-    before, shares = mixed.log_prob(x[:1]).item(), mixed.mixture().detach().clone()
+    before, shares = mixed.log_prob(x[:1]).item(), mixed.root_shares().detach().clone()
     sq.fit(mixed, x, x, apart=False, epochs=3, lr_free=0.1, progress=False)
     assert mixed.log_prob(x[:1]).item() > before
-    assert not torch.equal(mixed.mixture(), shares)
+    assert not torch.equal(mixed.root_shares(), shares)
     assert abs(mixed.log_partition().item()) < 1e-9
 
 

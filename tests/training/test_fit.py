@@ -315,11 +315,11 @@ def test_circuits_that_are_trained_apart_get_the_weights_that_each_gets_alone(op
     options = {"epochs": 3, "batch": 50, "lr": {"polar": 0.2, "landing-sgd": 0.01}[optimiser]}
     options |= {"optimiser": optimiser, "lr_free": 0.1 * learnable, "valid_fraction": 0.0, "progress": False}
     sq.fit(mixed, x, **options)
-    found, (first, second) = mixed.weights(), mixed.mixture().detach().split(2)
+    found, (first, second) = mixed.weights(), mixed.root_shares().detach().split(2)
     for number, (model, pi) in enumerate(zip(alone, (first / 0.2, second / 0.8), strict=True)):
         before = {name: weight.detach().clone() for name, weight in model.weights().items()}
         sq.fit(model, x, **options)
-        torch.testing.assert_close(pi, model.mixture().detach(), rtol=0, atol=1e-7)
+        torch.testing.assert_close(pi, model.root_shares().detach(), rtol=0, atol=1e-7)
         for name, weight in model.weights().items():
             assert not torch.equal(weight, before[name])
             if name != "roots":

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits.circuit import Circuit
-from squircuit.circuits.layers import Input, Kronecker, Layer, Sum
+from squircuit.circuits.layers import Input, Kronecker, Layer, Sum, copied
 from squircuit.circuits.parameter import Constraint, Parameter
 
 ODD = 200  #: exponents beyond which squares of several units together may leave the range of floats
@@ -68,10 +68,7 @@ def balanced(circuit: Circuit) -> Circuit:
     exponents = _exponents(circuit)
     if all(bool((each.abs() < ODD).all()) for each in exponents.values()):
         return circuit
-    layers: dict[Layer, Layer] = {}
-    for layer in circuit.layers:
-        layers[layer] = _layer(circuit, layer, [layers[item] for item in layer.inputs], exponents)
-    roots = [layers[root] for root in circuit.roots]
+    roots = circuit.rebuilt(lambda layer, inputs: _layer(circuit, layer, inputs, exponents))
     made = Circuit(roots, root_weights=circuit.root_weights, validate=circuit.validated)
     held = set(circuit.parameters.values())  # of families and roots, which are as they were
     return made.with_weights({n: circuit.value(p) for n, p in made.parameters.items() if p in held})
@@ -101,7 +98,7 @@ def _below(layer: Input | Sum, exponents: Mapping[Layer, Tensor]) -> Tensor:
 def _layer(circuit: Circuit, layer: Layer, inputs: list[Layer], exponents: Mapping[Layer, Tensor]) -> Layer:
     """A layer over other inputs, with weights of its own."""
     if not isinstance(layer, Input | Sum):
-        return type(layer)(inputs)  # type: ignore[call-arg]
+        return copied(layer, inputs, {})
     matrix = circuit.matrix(layer)
     if matrix is None:
         return layer

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits.layers import Sum, is_product
 from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.circuits.structure import Structure
 from squircuit.families.categorical import Categorical
-
-if TYPE_CHECKING:
-    from squircuit.circuits.circuit import Circuit
 
 Scheme = Callable[[Tensor], Tensor]
 """Independent Gaussian numbers of variance 1, (K1, K2), real or complex → a first value of a weight."""
@@ -63,7 +60,7 @@ def around_half(gaussian: Tensor) -> Tensor:
     return _complex_like(_parts(gaussian) * size + 0.5, gaussian)
 
 
-def schemes(circuit: Circuit) -> dict[Parameter, Scheme]:
+def schemes(circuit: Structure) -> dict[Parameter, Scheme]:
     """Which free weights begin otherwise than :func:`scaled_gaussian`, and how.
 
     Those of inner sums over products are positive, and those that belong to states are around ½.
@@ -76,7 +73,7 @@ def schemes(circuit: Circuit) -> dict[Parameter, Scheme]:
     return {p: around_half if p in of_states else positive for p in free if p in of_states | inner}
 
 
-def initial_weights(circuit: Circuit, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
+def initial_weights(circuit: Structure, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
     """A first value of every parameter: its own where it has one, otherwise drawn, in the order of names.
 
     Args:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias, final
 
+import torch
 from torch import Tensor
 
 from squircuit.circuits.parameter import Constraint, Parameter, as_tensor
@@ -269,6 +270,48 @@ def factors(layer: Layer) -> tuple[Layer, ...]:
 def summands(layer: Layer) -> tuple[Layer, ...]:
     """The inputs of a sum; any other layer is a sum of itself."""
     return layer.inputs if isinstance(layer, Sum) else (layer,)
+
+
+def factor_units(layer: Layer) -> list[Tensor]:
+    """Which unit of each of its inputs every unit of a product is made of: (K,) each.
+
+    Example:
+        >>> from squircuit.families import Categorical
+        >>> factor_units(Kronecker([Input(0, Categorical(2)), Input(1, Categorical(3))]))
+        [tensor([0, 0, 0, 1, 1, 1]), tensor([0, 1, 2, 0, 1, 2])]
+    """
+    units = torch.arange(layer.units)
+    if not isinstance(layer, Kronecker):
+        return [units] * len(layer.inputs)
+    found = []
+    for item in reversed(layer.inputs):  # the last input runs fastest
+        found.append(units % item.units)
+        units = units // item.units
+    return found[::-1]
+
+
+def copied(
+    layer: Layer,
+    inputs: Sequence[Layer],
+    parameters: Mapping[Parameter, Parameter],
+    family: InputFunctions | None = None,
+) -> Layer:
+    """The same layer over other inputs.
+
+    Args:
+        layer: what is copied.
+        inputs: of the copy.
+        parameters: those of the layer → those of the copy.
+        family: of an input layer, where it is not the same.
+    """
+    if isinstance(layer, Input):
+        weight = None if layer.weight is None else parameters[layer.weight]
+        learnt = {name: parameters[p] for name, p in layer.parameters.items()}
+        units = None if weight is None else layer.units
+        return Input(layer.variables, family or layer.family, units, weight, layer.first_row, learnt)
+    if isinstance(layer, Sum):
+        return Sum(inputs, weight=parameters[layer.weight])
+    return Hadamard(inputs) if isinstance(layer, Hadamard) else Kronecker(inputs)
 
 
 def _as_layers(kind: str, inputs: Layer | Sequence[Layer]) -> tuple[Layer, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from squircuit.circuits.circuit import Circuit
-from squircuit.circuits.layers import Input, Layer, Sum
+from squircuit.circuits.layers import Layer, copied
 from squircuit.circuits.parameter import Constraint, Parameter
 from squircuit.circuits.postorder import postorder
 
@@ -75,18 +75,4 @@ def _renamed(circuit: Circuit, prefix: str) -> list[Layer]:
         p: Parameter(p.shape, p.constraint, p.is_complex, prefix + name, circuit.weights[name])
         for name, p in circuit.parameters.items()
     }
-    layers: dict[Layer, Layer] = {}
-    for layer in circuit.layers:
-        layers[layer] = _copy(layer, [layers[item] for item in layer.inputs], parameters)
-    return [layers[root] for root in circuit.roots]
-
-
-def _copy(layer: Layer, inputs: list[Layer], parameters: dict[Parameter, Parameter]) -> Layer:
-    if isinstance(layer, Input):
-        weight = None if layer.weight is None else parameters[layer.weight]
-        shared = {name: parameters[p] for name, p in layer.parameters.items()}
-        units = None if weight is None else layer.units
-        return Input(layer.variables, layer.family, units, weight, layer.first_row, shared)
-    if isinstance(layer, Sum):
-        return Sum(inputs, weight=parameters[layer.weight])
-    return type(layer)(inputs)  # type: ignore[call-arg]
+    return circuit.rebuilt(lambda layer, inputs: copied(layer, inputs, parameters))

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from squircuit.circuits.layers import Hadamard, Input, Kronecker, Layer, Sum
 from squircuit.circuits.parameter import Constraint, Parameter
+from squircuit.circuits.structure import Structure
 from squircuit.errors import FormatError, ParameterError, SquircuitError
 from squircuit.families.base import Family
 from squircuit.families.serialise import family_from_dict, family_to_dict
 from squircuit.storage.documents import parsed
-from squircuit.storage.words import one_line, without_fix
-
-if TYPE_CHECKING:
-    from squircuit.circuits.circuit import Circuit
+from squircuit.storage.words import one_line, quoted, without_fix
 
 FORMAT, VERSION = "squircuit.circuit", 1
 FIX = "pass the text of circuit.to_json(), or write it again"
@@ -38,20 +36,20 @@ FEW, SPARSE = 4096, 8
 
 
 class Arguments(TypedDict):
-    """What :class:`Circuit` is made from."""
+    """What a circuit is made from."""
 
     roots: list[Layer]
     root_weights: Parameter | None
     validate: bool
 
 
-def to_json(circuit: Circuit, *, weights: bool = False) -> str:
+def to_json(circuit: Structure, weights: Mapping[str, Tensor] | None = None) -> str:
     """JSON text of a circuit.
 
     Args:
         circuit: the circuit.
-        weights: include the values of all parameters, not only those that belong to the structure
-            (fixed ones, initial shifts and scales). Exact, but large: for small circuits.
+        weights: the values of all parameters, where they are wanted. Default those that belong to the
+            structure: fixed ones, initial shifts and scales.
 
     Example:
         >>> from squircuit.circuits import Circuit, Input, Sum
@@ -63,7 +61,7 @@ def to_json(circuit: Circuit, *, weights: bool = False) -> str:
     index = {layer: i for i, layer in enumerate(circuit.layers)}
     of_families = {p for layer in circuit.inputs for p in layer.parameters.values()}
     kept = {n: p.value for n, p in circuit.parameters.items() if p in of_families or _is_fixed(p)}
-    values = circuit.weights if weights else kept
+    values = kept if weights is None else weights
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -86,7 +84,7 @@ def from_json(text: str) -> Arguments:
         raise _wrong(f'not a circuit: expected a JSON object with "format": "{FORMAT}"')
     if document.get("version") != VERSION or isinstance(document["version"], bool):
         raise _wrong(
-            f"version {_short(document.get('version'))} of {FORMAT} is not known; this is version {VERSION}"
+            f"version {quoted(document.get('version'))} of {FORMAT} is not known; this is version {VERSION}"
         )
     try:
         return _read(document)
@@ -146,7 +144,7 @@ def _parameter_from_dict(item: Mapping[str, Any]) -> Parameter:
     where = f"parameter {str(item['name'])[:60]!r}"
     shape = tuple(_whole(side, f"{where}: a side of its shape", 1) for side in item["shape"])
     if math.prod(shape[:MOST_AXES]) > MOST_UNITS or len(shape) > MOST_AXES:
-        raise _wrong(f"{where}: the shape {_short(shape)} has more than {MOST_UNITS:,} entries")
+        raise _wrong(f"{where}: the shape {quoted(shape)} has more than {MOST_UNITS:,} entries")
     value = None if item["value"] is None else _tensor(item["value"], shape)
     return Parameter(shape, Constraint(item["constraint"]), bool(item["complex"]), str(item["name"]), value)
 
@@ -154,16 +152,8 @@ def _parameter_from_dict(item: Mapping[str, Any]) -> Parameter:
 def _whole(value: Any, what: str, least: int = 0, most: int = MOST_UNITS) -> int:
     """A whole number of JSON: true, 2.0 and Infinity are none."""
     if type(value) is not int or not least <= value <= most:
-        raise _wrong(f"{what} is {_short(value)}, expected a whole number from {least} to {most:,}")
+        raise _wrong(f"{what} is {quoted(value)}, expected a whole number from {least} to {most:,}")
     return value
-
-
-def _short(value: Any) -> str:
-    """The value for a message: Python does not even write numbers of more than 4300 digits."""
-    if isinstance(value, int) and abs(value) > 10**40:
-        return "a number of more than 40 digits"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _numbers(value: Tensor) -> dict[str, Any]:
@@ -178,7 +168,7 @@ def _tensor(item: Mapping[str, Any], shape: tuple[int, ...]) -> Tensor:
     return torch.view_as_complex(flat.reshape(*shape, 2)) if dtype.is_complex else flat.reshape(shape)
 
 
-def _layer_to_dict(circuit: Circuit, layer: Layer, index: Mapping[Layer, int]) -> dict[str, Any]:
+def _layer_to_dict(circuit: Structure, layer: Layer, index: Mapping[Layer, int]) -> dict[str, Any]:
     if isinstance(layer, Input):
         return {
             "kind": "input",
@@ -222,7 +212,7 @@ def _layer_from_dict(
         case "sum":
             return Sum(inputs, weight=_named(parameters, item["weight"], where))
     raise _wrong(
-        f"{where}: unknown kind {_short(item['kind'])}; the kinds are input, hadamard, kronecker and sum"
+        f"{where}: unknown kind {quoted(item['kind'])}; the kinds are input, hadamard, kronecker and sum"
     )
 
 
@@ -248,7 +238,7 @@ def _require_width(where: str, inputs: list[Layer]) -> None:
 def _at(layers: list[Layer], index: int, where: str) -> Layer:
     if type(index) is not int or not 0 <= index < len(layers):
         raise _wrong(
-            f"{where} refers to layer {_short(index)}, which does not come before it: "
+            f"{where} refers to layer {quoted(index)}, which does not come before it: "
             "layers form a cycle or are missing"
         )
     return layers[index]
@@ -256,7 +246,7 @@ def _at(layers: list[Layer], index: int, where: str) -> Layer:
 
 def _named(parameters: Mapping[str, Parameter], name: str, where: str) -> Parameter:
     if not isinstance(name, str) or name not in parameters:
-        raise _wrong(f"{where} refers to parameter {_short(name)}, which is not listed")
+        raise _wrong(f"{where} refers to parameter {quoted(name)}, which is not listed")
     return parameters[name]
 
 

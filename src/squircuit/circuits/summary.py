@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from squircuit.circuits.layers import Input, Layer, Sum
-
-if TYPE_CHECKING:
-    from squircuit.circuits.circuit import Circuit
+from squircuit.circuits.structure import Structure
 
 
-def summary(circuit: Circuit) -> str:
+def summary(circuit: Structure) -> str:
     """Layers by kind and shape, from the inputs to the root, with counts of layers and parameters.
 
     >>> from squircuit.circuits import build

@@ -35,7 +35,7 @@ DataName = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file, a folder of images, or a name.",
+        help="A file, a folder of images, a name, or - for standard input.",
         autocompletion=one_of(lambda: DATA_SETS),
     ),
 ]
@@ -57,6 +57,16 @@ Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed giv
 Safe = Annotated[
     bool,
     typer.Option("--safe", help="In CSV, put ' before texts that spreadsheets would run, such as =1+1."),
+]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Between the cells of CSV; default: as it is found, else a comma.")
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether CSV begins with names; default: as it is found."),
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Of CSV, such as latin-1; default: UTF-8, or UTF-16 where it begins so.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]

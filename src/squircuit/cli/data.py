@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from squircuit.cli.arguments import pairs
-from squircuit.cli.reading import described, open_data
+from squircuit.cli.reading import described, form_of, open_data
 from squircuit.cli.report import FAILED, Report
 from squircuit.data import Dataset, Schema, data_folder, load, names, verify
 from squircuit.data.registry import BINARY, FILES, IMAGES
@@ -61,11 +61,15 @@ def show(
     *,
     file: str,
     columns: list[str] | None,
+    header: bool | None,
+    delimiter: str | None,
+    encoding: str | None,
     as_json: bool,
 ) -> None:
     """The work of the command `show`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
-    source = open_data(file, pairs(columns or [], "--columns"))
+    form = form_of(header, delimiter, encoding)
+    source = open_data(file, pairs(columns or [], "--columns"), form)
     schema = Schema(source.columns)
     rows = len(source.train) if isinstance(source, Dataset) else len(source)
     report.say(f"{file}: {rows} rows\n{described(schema)}")

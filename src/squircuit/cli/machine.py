@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from squircuit.errors import ParameterError
-from squircuit.execution.memory import free_bytes, require_memory
+from squircuit.storage.memory import free_bytes, require_memory
 
 CELL = 100
 """Bytes that a cell needs as a number, as an object of Python, and as text."""

@@ -8,19 +8,11 @@ import torch
 from torch import Tensor
 
 from squircuit.cli.machine import chosen_device, require_room
-from squircuit.cli.reading import open_model, read_rows, schema_of
+from squircuit.cli.reading import form_of, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
 from squircuit.cli.score import require_mass
-from squircuit.cli.writing import (
-    PICTURES,
-    as_csv,
-    decoded,
-    is_picture,
-    require_images,
-    require_place,
-    write_images,
-    write_rows,
-)
+from squircuit.cli.tables import TABLES, decoded, is_standard, write_decoded
+from squircuit.cli.writing import PICTURES, is_picture, require_images, require_place, write_images
 from squircuit.data import Rows
 from squircuit.models import SquaredCircuit
 from squircuit.progress import shown
@@ -33,6 +25,9 @@ def sample(
     given: str | None,
     out: Path | None,
     safe: bool,
+    header: bool | None,
+    delimiter: str | None,
+    encoding: str | None,
     seed: int,
     device: str,
     quiet: bool,
@@ -40,11 +35,12 @@ def sample(
 ) -> None:
     """The work of the command `sample`, see :mod:`squircuit.cli.commands`."""
     report = Report(as_json)
-    require_place(out, (".csv", ".npy", *PICTURES))
+    form = form_of(header, delimiter, encoding)
+    require_place(out, (*TABLES, *PICTURES), read=() if given is None else (given,))
     opened = open_model(model, chosen_device(device))
     if is_picture(out):
         require_images(opened, str(out), "--out FILE.csv")
-    rows = None if given is None else read_rows(opened, given)
+    rows = None if given is None else read_rows(opened, given, form=form)
     require_room(count, 1 if rows is None else len(rows.x), opened.structure.num_variables)
     require_mass(opened)
     with shown("drawing", not quiet):
@@ -53,10 +49,11 @@ def sample(
     names, cells = schema_of(opened).names, decoded(opened, drawn, exact)
     if out is not None and is_picture(out):
         write_images(out, opened, drawn)
-    elif out is not None:
-        write_rows(out, opened, cells, safe)
-    report.say(f"saved  {out}" if out else as_csv(names, cells, safe).rstrip("\n"))
-    report.end({"columns": list(names), "rows": cells, "saved": out and str(out)})
+    elif not (as_json and is_standard(out)):
+        write_decoded(out, opened, cells, form, safe)
+    if not is_standard(out):
+        report.say(f"saved  {out}")
+    report.end({"columns": list(names), "rows": cells, "saved": None if is_standard(out) else str(out)})
 
 
 @torch.no_grad()

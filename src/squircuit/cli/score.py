@@ -12,15 +12,15 @@ from torch import Tensor
 
 from squircuit.cli.machine import chosen_device
 from squircuit.cli.masks import named_mask
-from squircuit.cli.reading import is_image, open_model, read_rows
+from squircuit.cli.reading import USUAL, form_of, is_image, open_model, read_rows
 from squircuit.cli.report import Report
-from squircuit.cli.writing import as_csv, require_place, write_array
+from squircuit.cli.tables import TABLES, is_standard, write_array, write_rows
+from squircuit.cli.writing import require_place
 from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.execution.threads import SMALL, fitting_threads
 from squircuit.models import SquaredCircuit
 from squircuit.progress import shown, steps
-from squircuit.storage.atomic import replace
 from squircuit.training.history import log_z_text
 
 BLOCK = 2**19
@@ -34,6 +34,9 @@ def score(
     out: Path | None,
     missing: list[str] | None,
     safe: bool,
+    header: bool | None,
+    delimiter: str | None,
+    encoding: str | None,
     part: str,
     device: str,
     seed: int,
@@ -41,24 +44,25 @@ def score(
     as_json: bool,
 ) -> None:
     """The work of the command `score`, see :mod:`squircuit.cli.commands`."""
-    report = Report(as_json)
-    require_place(out, (".csv", ".npy"), read=(model, data))
+    report = Report(as_json, aside=out is not None and is_standard(out))
+    form = form_of(header, delimiter, encoding)
+    require_place(out, TABLES, read=(model, data))
     opened = open_model(model, chosen_device(device))
-    rows = read_rows(opened, data, part)
+    rows = read_rows(opened, data, part, form)
     rows = Rows(rows.x, rows.missing | named_mask(opened, missing or [], len(rows.x), seed))
     with shown("scoring", not quiet):
         found = scored(opened, rows)
     if out is not None:
-        _write(out, found.log_prob.tolist(), safe)
-    report.say(score_text(found.to_dict()) + (f"\nsaved  {out}" if out else ""))
+        _write(out, found.log_prob.tolist(), safe, as_json)
+    report.say(score_text(found.to_dict()) + ("" if is_standard(out) else f"\nsaved  {out}"))
     report.end({**found.to_dict(), "log_prob": found.log_prob.tolist(), "saved": out and str(out)})
 
 
-def _write(out: Path, log_prob: list[float], safe: bool) -> None:
+def _write(out: Path, log_prob: list[float], safe: bool, as_json: bool) -> None:
     if out.suffix.lower() == ".npy":
         write_array(out, np.asarray(log_prob))
-    else:
-        replace(out, as_csv(["log_prob"], [[value] for value in log_prob], safe).encode())
+    elif not (is_standard(out) and as_json):  # one document on standard output is enough
+        write_rows(out, ["log_prob"], [[value] for value in log_prob], USUAL, safe)
 
 
 class Score(NamedTuple):

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
+from squircuit.errors import warn_former
 from squircuit.execution import cuda_graph
 
 
 def __getattr__(name: str) -> object:
     if name != "CapturedStep":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(
-        "squircuit.execution.graph is now squircuit.execution.cuda_graph. Fix: import CapturedStep from it",
-        DeprecationWarning,
-        stacklevel=2,
-    )
+    warn_former("squircuit.execution.graph", "squircuit.execution.cuda_graph")
     return cuda_graph.CapturedStep

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, TypeAlias, final
 
 import torch
@@ -18,6 +17,7 @@ from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
 from squircuit.execution.precision import tf32
 from squircuit.families import Categorical, Family, InputFunctions
+from squircuit.families.cache import kept
 from squircuit.families.recurrence import FARTHEST, standardise
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
@@ -35,7 +35,7 @@ def points(group: InputGroup, x: Tensor, columns: Tensor) -> Tensor:
     found = x.index_select(1, columns)
     if isinstance(group.family, Family):
         return found.T
-    return found.reshape(len(x), group.folds, -1).transpose(0, 1)
+    return found.reshape(len(x), group.folds, group.family.dimension).transpose(0, 1)
 
 
 def evaluate_inputs(
@@ -183,12 +183,12 @@ def input_gram(
         allow_tf32: in the backward pass.
     """
     if weight is None:
-        return _functions_gram(group, family_values, device).expand(group.folds, -1, -1)
+        return functions_gram(group, family_values(group), device).expand(group.folds, -1, -1)
     rows = _own_rows(group, weight)
     if group.family.is_orthonormal:
         gram: Tensor = _OwnGram.apply(rows, allow_tf32)  # type: ignore[no-untyped-call]
         return gram.expand(group.folds, -1, -1)
-    functions = _functions_gram(group, family_values, device)
+    functions = functions_gram(group, family_values(group), device)
     dtype = torch.promote_types(rows.dtype, functions.dtype)
     return (rows.to(dtype) @ functions.to(dtype) @ rows.to(dtype).mH).expand(group.folds, -1, -1)
 
@@ -209,7 +209,7 @@ def input_norms(
     rows = _own_rows(group, weight)
     if group.family.is_orthonormal:
         return (rows * rows.conj()).real.sum(dim=2)
-    functions = _functions_gram(group, lambda _: values, device)
+    functions = functions_gram(group, values, device)
     dtype = torch.promote_types(rows.dtype, functions.dtype)
     rows, functions = rows.to(dtype), functions.to(dtype)
     return ((rows @ functions) * rows.conj()).real.sum(dim=2)
@@ -232,32 +232,37 @@ class _OwnGram(torch.autograd.Function):
             return twice(gradient, weight), None
 
 
-def _functions_gram(group: InputGroup, family_values: FamilyValues, device: torch.device) -> Tensor:
-    """∫ φ φᴴ of the families of a group, (F or 1, n, n), in double precision."""
-    values = family_values(group)
+def functions_gram(group: InputGroup, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
+    """∫ φ φᴴ of the families of a group, (F or 1, n, n), in double precision.
+
+    Args:
+        group: of layers.
+        values: of the learnable parameters of the families, (F, …) each.
+        device: where it is computed.
+    """
     if not values or group.family.is_orthonormal:
         return _fixed_gram(group.family, device)
-    return torch.func.vmap(group.family.gram)(dict(values))
+    return group.family.grams(values)
 
 
 def _functions_norms(family: InputFunctions, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
     """∫ |φ_k|² of a family, (F or 1, n), in double precision."""
     if family.has_unit_norms:
         return torch.ones(1, family.size, dtype=torch.float64, device=device)
-    return torch.func.vmap(family.norms)(dict(values)) if values else _fixed_norms(family, device)
+    if not values:
+        return _fixed_norms(family, device)
+    return family.grams(values).diagonal(dim1=1, dim2=2).real
 
 
-@lru_cache(maxsize=1024)
+@kept(1024)
 def _fixed_norms(family: InputFunctions, device: torch.device) -> Tensor:
-    with torch.inference_mode(mode=False), torch.no_grad():  # as below
-        return family.norms().unsqueeze(0).to(device)
+    return family.norms().unsqueeze(0).to(device)
 
 
-@lru_cache(maxsize=1024)
+@kept(1024)
 def _fixed_gram(family: InputFunctions, device: torch.device) -> Tensor:
     """Made once: quadrature takes a while, and a CUDA graph cannot copy from the host."""
-    with torch.inference_mode(mode=False), torch.no_grad():  # the result outlives the caller's mode
-        return family.gram().unsqueeze(0).to(device)
+    return family.gram().unsqueeze(0).to(device)
 
 
 def _own_rows(group: InputGroup, weight: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution import complex_planes
-from squircuit.execution.kernels import pairs, products, rows
+from squircuit.execution.kernels import pairs, products, row_sums
 
 CHUNK = 1 << 20  # numbers of T and b that a CPU handles at a time
 COPIES = 1 << 26  # numbers of the gradients of a tied weight that a GPU holds before they are summed
@@ -198,8 +198,8 @@ def _expanded(kind: str, factors: list[Tensor]) -> Tensor:
 
 def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
     """Σ_i T_ki a_i: (F, K, I, 2, B), (F, I, 2, B) → (F, K, 2, B)."""
-    if rows.usable(product, left):
-        return rows.reduce_rows(product, left)
+    if row_sums.usable(product, left):
+        return row_sums.reduce_rows(product, left)
     a = left.unsqueeze(1)
     if product.shape[3] == 1:
         return (product * a).sum(dim=2)
@@ -211,8 +211,8 @@ def reduce_rows(product: Tensor, left: Tensor) -> Tensor:
 
 def spread_rows(product: Tensor, left: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """∂a_i = Σ_k T_ki* g_k, (F, I, 2, B), and P_ki = g_k a_i*, (F, K, I, 2, B)."""
-    if rows.usable(product, left, gradient):
-        return rows.spread_rows(product, left, gradient)
+    if row_sums.usable(product, left, gradient):
+        return row_sums.spread_rows(product, left, gradient)
     g, a = gradient.unsqueeze(2), left.unsqueeze(1)
     if product.shape[3] == 1:
         return (g * product).sum(dim=1), g * a

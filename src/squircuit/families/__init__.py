@@ -12,15 +12,14 @@ Of several variables at once, a *block*: :class:`MultivariateGaussian`, and :cla
 
 from __future__ import annotations
 
-import warnings
-
+from squircuit.errors import warn_former
 from squircuit.families.base import Family, InputFunctions, Values
 from squircuit.families.bins import Bins
 from squircuit.families.block import BlockFamily
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
 from squircuit.families.concatenated import Concatenated
-from squircuit.families.conjugated import Conjugated
+from squircuit.families.derived import Conjugated
 from squircuit.families.domain import Domain, Finite, HalfLine, Interval, Line
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
@@ -29,8 +28,7 @@ from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
 from squircuit.families.monotone import Monotone
 from squircuit.families.multivariate_gaussian import MultivariateGaussian
-from squircuit.families.orthonormalised import Orthonormalised
-from squircuit.families.orthonormalised_block import OrthonormalisedBlock
+from squircuit.families.orthonormalised import Orthonormalised, OrthonormalisedBlock
 from squircuit.families.product import Product
 from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
 from squircuit.families.transformed import Transformed
@@ -71,5 +69,5 @@ def __getattr__(name: str) -> type[Family]:
     """The class under the name that it had before."""
     if name != "Together":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("families.Together is now Concatenated. Fix: use that", DeprecationWarning, stacklevel=2)
+    warn_former("families.Together", "families.Concatenated")
     return Concatenated

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from squircuit.errors import ParameterError, is_whole
 from squircuit.families.base import Family, Values
+from squircuit.families.cache import constant
 from squircuit.families.checks import is_finite, wrong
-from squircuit.families.constants import constant
 from squircuit.families.domain import Domain, Interval, Line
 from squircuit.families.knots import parts
 
 REACH = 100.0
 """e^(−100/2) is 2e-22: how many lengths of a tail integrals go."""
 PANEL = 5.0
-"""Of a tail, in its lengths."""
+"""The width of the panels of a tail, in its lengths."""
 
 
 @final

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError, StructureError
-from squircuit.families.base import InputFunctions, Values, as_real
-from squircuit.families.compiler import opaque_to_compiler
+from squircuit.families.base import InputFunctions, Values, as_real, largest_scale, same_values
+from squircuit.families.cache import kept
 from squircuit.families.domain import Domain, Domains
 
 Pattern = Sequence[bool]
@@ -64,8 +63,7 @@ class BlockFamily(InputFunctions):
 
     def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         functions, scale = self._separate_functions(x, values)
-        largest = torch.where(functions != 0, scale, -torch.inf).amax(dim=-1)
-        largest = torch.where(largest == -torch.inf, 0.0, largest)
+        largest = largest_scale(torch.where(functions != 0, scale, -torch.inf), dim=-1)
         scaled = functions * (scale - largest[..., None]).exp()
         return scaled.to(dtype.to_complex() if self.is_complex else dtype), largest
 
@@ -123,7 +121,8 @@ class BlockFamily(InputFunctions):
         x = as_real(x).double()
         pattern = self._pattern(observed)
         if not any(pattern):
-            inner = self.gram(values) if other is self else self.inner(other, values, other_values)
+            is_same = other is self and same_values(values, other_values)
+            inner = self.gram(values) if is_same else self.inner(other, values, other_values)
             return inner.expand(*x.shape[:-1], -1, -1), x.new_zeros(x.shape[:-1])
         inside, within = self._inside(x, pattern)
         given = self._resolve(values, x), other._resolve(other_values, x)
@@ -254,8 +253,6 @@ def places(observed: Pattern) -> tuple[list[int], list[int]]:
     return seen, [v for v, is_seen in enumerate(observed) if not is_seen]
 
 
-@opaque_to_compiler
-@lru_cache(maxsize=1024)
+@kept(1024)
 def _domains(domains: tuple[Domain, ...]) -> Domains:
-    with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode
-        return Domains(domains)
+    return Domains(domains)

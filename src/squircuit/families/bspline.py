@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from squircuit.families.base import Family, Values
+from squircuit.families.cache import constant
 from squircuit.families.checks import require_count, require_ordered, wrong
-from squircuit.families.constants import constant
 from squircuit.families.domain import Interval
 from squircuit.families.quadrature import spread
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
 from squircuit.families.base import Family, Values
+from squircuit.families.cache import kept
 from squircuit.families.checks import require_count, require_flag
 from squircuit.families.domain import Finite
 
@@ -65,7 +65,7 @@ class Categorical(Family):
         return (x[..., None] == torch.arange(self.size, dtype=x.dtype, device=x.device)).to(x.dtype)
 
 
-@lru_cache(maxsize=16)
+@kept(16)
 def _cosines(size: int, units: int) -> Tensor:
     """Orthonormal cosines, (n, n), scaled by (1 + f/K)⁻² and all together so that the squares sum to n."""
     frequency = torch.arange(size, dtype=torch.float64)[:, None]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, Values
-from squircuit.families.checks import wrong
-from squircuit.families.conjugated import conjugate_of
-from squircuit.families.domain import Domain
+from squircuit.families.base import Values
+from squircuit.families.derived import Paired
 
 
 @final
 @dataclass(frozen=True)
-class Concatenated(Family):
+class Concatenated(Paired):
     r"""The functions of two families on one domain,
 
     .. math:: \chi(x) = (\varphi_1(x), \dots, \varphi_n(x), \psi_1(x), \dots, \psi_m(x)).
@@ -40,32 +38,11 @@ class Concatenated(Family):
         tensor([0.7071, 1.2247, 0.7071])
     """
 
-    left: Family
-    right: Family
-
-    def __post_init__(self) -> None:
-        for name in ("left", "right"):
-            if not isinstance(getattr(self, name), Family):
-                raise wrong(self, name, "is not a family", "pass a family such as Legendre(4)")
-        if self.left.domain != self.right.domain:
-            problem = f"is on {self.right.domain.describe()}, left on {self.left.domain.describe()}"
-            raise wrong(self, "right", problem, "pass two families on the same domain")
+    has_one_scale: ClassVar[bool] = False
 
     @property
     def size(self) -> int:
         return self.left.size + self.right.size
-
-    @property
-    def domain(self) -> Domain:
-        return self.left.domain
-
-    @property
-    def is_complex(self) -> bool:
-        return self.left.is_complex or self.right.is_complex
-
-    def parameters(self) -> dict[str, Tensor]:
-        parts = {"left.": self.left, "right.": self.right}
-        return {p + name: value for p, part in parts.items() for name, value in part.parameters().items()}
 
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         dtype = x.dtype.to_complex() if self.is_complex else x.dtype
@@ -85,16 +62,9 @@ class Concatenated(Family):
         functions = torch.cat([v.to(kind) for v, _ in parts], dim=-1)
         return functions, torch.cat([s for _, s in parts], dim=-1)
 
-    @property
-    def has_one_scale(self) -> bool:
-        return False
-
     def integrals(self, values: Values | None = None) -> Tensor:
         dtype = torch.complex128 if self.is_complex else torch.float64
         return torch.cat([part.integrals(given).to(dtype) for part, given in self._parts(values)])
-
-    def conjugate(self) -> Family:
-        return conjugate_of(self)
 
     def breakpoints(self, values: Values | None = None) -> Tensor:
         return torch.cat([part.breakpoints(given) for part, given in self._parts(values)]).sort().values
@@ -104,11 +74,3 @@ class Concatenated(Family):
 
     def pieces(self, values: Values | None = None) -> Tensor:
         return torch.cat([part.pieces(given) for part, given in self._parts(values)]).sort().values
-
-    def _parts(self, values: Values | None) -> list[tuple[Family, Values | None]]:
-        """Each part with its values; None where none of its are given."""
-        found: list[tuple[Family, Values | None]] = []
-        for prefix, part in (("left.", self.left), ("right.", self.right)):
-            given = {n.removeprefix(prefix): v for n, v in (values or {}).items() if n.startswith(prefix)}
-            found.append((part, given or None))
-        return found

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from squircuit.families.base import Family, InputFunctions, Values, device_of
 from squircuit.families.checks import require_count, require_finite, require_flag, require_positive, wrong
-from squircuit.families.conjugated import Conjugated
+from squircuit.families.derived import Conjugated
 from squircuit.families.domain import Interval
 from squircuit.families.quadrature import spread
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from squircuit.families.base import Family, InputFunctions, Values, device_of
+from squircuit.families.cache import constant
 from squircuit.families.checks import is_finite, require_count, require_flag, require_width, wrong
-from squircuit.families.constants import constant
 from squircuit.families.domain import Line
 from squircuit.families.recurrence import FARTHEST, REACH, standardise
 

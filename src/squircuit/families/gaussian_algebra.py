@@ -13,6 +13,8 @@ import math
 import torch
 from torch import Tensor
 
+from squircuit.families.base import largest_scale
+
 FARTHEST = 1e140
 """Points are brought to this distance, and quadratic forms to its square: nothing overflows."""
 CHUNK = 1 << 18
@@ -154,8 +156,7 @@ def _joint_means(precision: Tensor, upper: Tensor, means: Tensor) -> Tensor:
 def _rescaled(weights: Tensor, logs: Tensor) -> Tensor:
     """w e^l of every row, divided by its largest."""
     sizes = torch.where(weights != 0, weights.abs().log() + logs, -torch.inf)
-    largest = sizes.amax(dim=(-2, -1), keepdim=True)
-    return weights.sign() * (sizes - torch.where(largest == -torch.inf, 0.0, largest)).exp()
+    return weights.sign() * (sizes - largest_scale(sizes, dim=(-2, -1))[:, None, None]).exp()
 
 
 def _draw_signed(weights: Tensor, means: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from squircuit.families.base import Family, Values, device_of
+from squircuit.families.cache import constant
 from squircuit.families.checks import require_count, require_finite, require_flag, require_positive
-from squircuit.families.constants import constant
 from squircuit.families.domain import Line
 from squircuit.families.recurrence import FARTHEST, REACH, standardise, three_term, three_term_scaled
 

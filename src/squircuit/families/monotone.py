@@ -7,16 +7,14 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import final
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from squircuit.families.cache import constant, kept
 from squircuit.families.checks import is_finite, wrong
-from squircuit.families.compiler import opaque_to_compiler
-from squircuit.families.constants import constant
 from squircuit.families.domain import Domain, Interval, Line
 from squircuit.families.knots import normal_scores
 
@@ -79,7 +77,9 @@ class Monotone:
                 raise wrong(self, "tails", "is negative", "pass two numbers ≥ 0: 0 for a linear tail")
 
     @staticmethod
-    def fit(values: ArrayLike, knots: int = 256, weights: ArrayLike | None = None) -> Monotone:
+    def fit(
+        values: ArrayLike, knots: int = 256, weights: ArrayLike | None = None, ends: ArrayLike = ()
+    ) -> Monotone:
         """The map that makes a sample nearly normal, smooth enough that it holds for other samples, too.
 
         See :func:`squircuit.families.knots.normal_scores` for the rule.
@@ -88,6 +88,7 @@ class Monotone:
             values: the sample, (n,) numbers; NaN counts as missing.
             knots: at most that many.
             weights: of the values, (n,) numbers ≥ 0.
+            ends: where knots may lie, besides where values do: ends of the cells of rounded numbers.
 
         Example:
             >>> import numpy as np
@@ -96,7 +97,7 @@ class Monotone:
             >>> abs(y.mean().item()) < 0.01, abs(y.std().item() - 1) < 0.02
             (True, True)
         """
-        return Monotone(*normal_scores(values, knots, weights))
+        return Monotone(*normal_scores(values, knots, weights, ends))
 
     @property
     def domain(self) -> Domain:
@@ -173,7 +174,7 @@ class Monotone:
         return tuple(constant(numbers, at)[number] for numbers in _pieces(self))
 
     def _tails(self, ends: tuple[float, ...] | None = None) -> list[tuple[float, float, float, float]]:
-        """For each tail its sign, where it begins, d and κ."""
+        """Each tail: its sign, where it begins, d and κ."""
         if self.tails is None:
             return []
         ends = self.knots if ends is None else ends
@@ -191,8 +192,7 @@ class Monotone:
         object.__setattr__(self, name, tuple(float(number) for number in numbers))
 
 
-@opaque_to_compiler  # traced through, the cache would be lost
-@lru_cache(maxsize=4096)
+@kept(4096)
 def _pieces(t: Monotone) -> tuple[tuple[float, ...], ...]:
     """x_k, w, y_k, h, s, d_k and d_{k+1} of every piece."""
     x, y, d = t.knots, t.values, t.slopes
@@ -202,8 +202,7 @@ def _pieces(t: Monotone) -> tuple[tuple[float, ...], ...]:
     return x[:-1], width, y[:-1], rise, slope, d[:-1], d[1:]
 
 
-@opaque_to_compiler
-@lru_cache(maxsize=1024)
+@kept(1024)
 def _singularities(t: Monotone, device: torch.device) -> Tensor:
     """Where t or √t′ of each piece, continued to the complex plane, is not analytic: (K + 1, 4), with tails.
 
@@ -219,8 +218,7 @@ def _singularities(t: Monotone, device: torch.device) -> Tensor:
         [low + width * root for root in _roots(slope, near, far)]
         for low, width, _, _, slope, near, far in zip(*_pieces(t), strict=True)
     ]
-    with torch.inference_mode(mode=False):  # the result outlives the caller's mode
-        return torch.tensor([bent[0], *inner, bent[1]], dtype=torch.complex128, device=device)
+    return torch.tensor([bent[0], *inner, bent[1]], dtype=torch.complex128, device=device)
 
 
 def _roots(slope: float, near: float, far: float) -> list[complex]:

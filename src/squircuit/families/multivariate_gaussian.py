@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError
-from squircuit.families.base import InputFunctions, Values, device_of
+from squircuit.families.base import InputFunctions, Values, device_of, same_values
 from squircuit.families.block import BlockFamily, Pattern, places
+from squircuit.families.cache import kept
 from squircuit.families.checks import is_finite, require_count, require_flag, wrong
-from squircuit.families.compiler import opaque_to_compiler
 from squircuit.families.domain import Domain, Line
 from squircuit.families.gaussian_algebra import (
     draw_square,
@@ -180,7 +179,7 @@ class MultivariateGaussian(BlockFamily):
         seen, _ = places(observed)
         loc, factor = self._gaussians(seen, values)
         t, log_slope = self._transformed(x, seen)
-        distances = squared_distances(t.reshape(-1, len(seen)), loc, factor).reshape(*x.shape[:-1], -1)
+        distances = squared_distances(t.reshape(-1, len(seen)), loc, factor).reshape(*x.shape[:-1], self.size)
         constant = log_determinant(factor) + len(seen) / 2 * math.log(2 * math.pi)
         return log_slope[..., None] - constant - distances / 2
 
@@ -193,7 +192,8 @@ class MultivariateGaussian(BlockFamily):
             return pairs.mH.resolve_conj(), scale
         self._require_same_columns(other)
         halves = self._log_squares(x, observed, values) / 2
-        others = halves if other is self else other._log_squares(x, observed, other_values) / 2
+        is_same = other is self and same_values(values, other_values)
+        others = halves if is_same else other._log_squares(x, observed, other_values) / 2
         logs = halves[..., :, None] + others[..., None, :]
         if not all(observed):
             given, beside = self._given(x, observed, values), other._given(x, observed, other_values)
@@ -422,12 +422,10 @@ def _numbers(value: Any) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64)
 
 
-@opaque_to_compiler
-@lru_cache(maxsize=256)
+@kept(256)
 def _start(family: MultivariateGaussian) -> Values:
-    with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode
-        rows = zip(family._shapes().items(), family.start or (), strict=True)
-        return {name: torch.tensor(row, dtype=torch.float64).reshape(s) for (name, s), row in rows}
+    rows = zip(family._shapes().items(), family.start or (), strict=True)
+    return {name: torch.tensor(row, dtype=torch.float64).reshape(s) for (name, s), row in rows}
 
 
 def _spread(family: MultivariateGaussian) -> Values:

@@ -1,27 +1,30 @@
-"""Any linearly independent functions, made orthonormal."""
+"""Any linearly independent functions, of one variable or of several, made orthonormal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError
-from squircuit.families.base import Family, Values
+from squircuit.families.base import Family, InputFunctions, Values, largest_scale
+from squircuit.families.block import BlockFamily, Pattern
+from squircuit.families.cache import kept
 from squircuit.families.checks import wrong
-from squircuit.families.compiler import opaque_to_compiler
-from squircuit.families.conjugated import conjugate_of
+from squircuit.families.derived import Derived
 from squircuit.families.domain import Domain
 
 CONDITION_LIMIT = 1e10
+"""The largest condition number of a Gram matrix of functions of one variable."""
+BLOCK_CONDITION_LIMIT = 1e6
+"""The largest of blocks. Overlaps have 16 digits, whose errors the inverse enlarges by this number."""
 
 
 @final
 @dataclass(frozen=True)
-class Orthonormalised(Family):
+class Orthonormalised(Derived):
     r"""The symmetric (Löwdin) orthonormalisation of a family φ with Gram matrix G,
 
     .. math:: \psi_i(x) = \sum_j (G^{-1/2})_{ij}\, \varphi_j(x), \qquad G_{ij} = \int \varphi_i \varphi_j^*,
@@ -44,27 +47,11 @@ class Orthonormalised(Family):
                 [-0.5176,  1.9319]])
     """
 
-    base: Family
     is_orthonormal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, Family):
-            raise wrong(self, "base", "is not a family", "pass a family such as BSpline(8)")
-        if self.base.parameters():
-            raise wrong(self, "base", "has learnable parameters", "pass a base with learnable=False")
-        _mixing(self.base)  # dependent functions are reported here, not at the first evaluation
-
-    @property
-    def size(self) -> int:
-        return self.base.size
-
-    @property
-    def domain(self) -> Domain:
-        return self.base.domain
-
-    @property
-    def is_complex(self) -> bool:
-        return self.base.is_complex
+        super().__post_init__()
+        _prepare(self, self.base)
 
     def _functions(self, x: Tensor, values: Values) -> Tensor:
         # In float64 whatever x is: the mixing matrix of nearly dependent functions cancels leading digits.
@@ -77,57 +64,150 @@ class Orthonormalised(Family):
         return mixed.to(dtype.to_complex() if self.is_complex else dtype), scale.to(x.dtype)
 
     def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
-        rows, scales = self.base.evaluate_separately(x)  # (..., n)
-        mixing = _mixing(self.base, x.device)
-        there = (mixing != 0) & (rows[..., None] != 0)  # (..., n, n), the base's functions first
-        largest = torch.where(there, scales[..., None], -torch.inf).amax(dim=-2)
-        largest = torch.where(largest == -torch.inf, 0.0, largest)  # (..., n)
-        factors = torch.where(there, (scales[..., None] - largest[..., None, :]).exp(), 0.0)
-        return (rows[..., None] * mixing * factors).sum(dim=-2), largest
-
-    @property
-    def has_one_scale(self) -> bool:
-        return self.base.has_one_scale
+        return _mixed_separately(self.base, x)
 
     def integrals(self, values: Values | None = None) -> Tensor:
-        return self.base.integrals() @ _mixing(self.base)
-
-    def conjugate(self) -> Family:
-        return conjugate_of(self)
-
-    def breakpoints(self, values: Values | None = None) -> Tensor:
-        return self.base.breakpoints()
-
-    def extents(self, values: Values | None = None) -> Tensor:
-        return self.base.extents()
-
-    def pieces(self, values: Values | None = None) -> Tensor:
-        return self.base.pieces()
+        return self.base.integrals() @ _cached_mixing(self.base)
 
 
-def _mixing(base: Family, device: torch.device | None = None) -> Tensor:
+@final
+@dataclass(frozen=True)
+class OrthonormalisedBlock(BlockFamily):
+    r"""The symmetric orthonormalisation of a block family f by its overlaps G, which have a closed form,
+
+    .. math:: \psi_i(x) = \sum_j (G^{-1/2})_{ij}\, f_j(x), \qquad G_{ij} = \int f_i f_j^*.
+
+    It is to blocks what :class:`squircuit.families.Orthonormalised` is to functions of one variable: with it
+    trees of blocks below semi-unitary sums are normalised by construction (U1).
+
+    Args:
+        base: f, without learnable parameters and with a Gram matrix of condition number below 1e6. Nearly
+            equal Gaussians have a larger one: what their overlaps have in common cancels.
+
+    Shapes: those of the base, x (..., D) → (..., n).
+
+    Example:
+        >>> from squircuit.families import MultivariateGaussian
+        >>> base = MultivariateGaussian.of([[0.0, 0.0], [2.0, 1.0]], [[1.0, 1.0], [0.5, 2.0]], "diagonal")
+        >>> family = OrthonormalisedBlock(base)
+        >>> family.gram()
+        tensor([[1., 0.],
+                [0., 1.]], dtype=torch.float64)
+    """
+
+    base: BlockFamily
+    is_orthonormal: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, BlockFamily):
+            raise wrong(self, "base", "is not a block family", "pass MultivariateGaussian.of(…)")
+        _prepare(self, self.base)
+
+    @property
+    def size(self) -> int:
+        return self.base.size
+
+    @property
+    def dimension(self) -> int:
+        return self.base.dimension
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        return self.base.domains
+
+    @property
+    def is_complex(self) -> bool:
+        return self.base.is_complex
+
+    def mixing(self, device: torch.device) -> Tensor:
+        """The transpose of G^(−1/2), (n, n): a row of functions of the base times it is a row of these."""
+        return _mixing(self.base, device)
+
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        return _mixed_separately(self.base, x)
+
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        rows, scale = self.base.evaluate_scaled(x)
+        return (rows @ _mixing(self.base, x.device)).to(dtype), scale
+
+    def _cross(
+        self, other: BlockFamily, x: Tensor, observed: Pattern, values: Values, other_values: Values
+    ) -> tuple[Tensor, Tensor]:
+        mixing = _mixing(self.base, x.device)
+        if other == self:
+            pairs, scale = self.base.pair_integrals(x, observed)
+            return mixing.mT @ pairs @ mixing.conj(), scale
+        pairs, scale = self.base.cross_integrals(other, x, observed, None, other_values)
+        return mixing.mT @ pairs, scale
+
+    def _partial(self, x: Tensor, observed: Pattern, values: Values) -> Tensor:
+        return self.base.partial_integrals(x, observed) @ _mixing(self.base, x.device)
+
+    def inner(
+        self, other: InputFunctions, values: Values | None = None, other_values: Values | None = None
+    ) -> Tensor:
+        self.require_same_domains(other)
+        if self == other:
+            return self.gram(values)
+        inner = self.base.inner(other, None, other_values)
+        return _mixing(self.base, inner.device).mT @ inner
+
+    def integrals(self, values: Values | None = None) -> Tensor:
+        return self.base.integrals() @ _cached_mixing(self.base)
+
+    def sample_square(
+        self,
+        amplitudes: Tensor,
+        x: Tensor,
+        observed: Pattern,
+        values: Values | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        mixing = _mixing(self.base, amplitudes.device)
+        dtype = torch.promote_types(amplitudes.dtype, mixing.dtype)
+        return self.base.sample_square(
+            amplitudes.to(dtype) @ mixing.mT.to(dtype), x, observed, None, generator
+        )
+
+
+def _prepare(owner: InputFunctions, base: InputFunctions) -> None:
+    """Refuse a base that cannot be made orthonormal: here, and not at the first evaluation."""
+    if base.parameters():
+        raise wrong(owner, "base", "has learnable parameters", "pass a base with learnable=False")
+    _cached_mixing(base)
+
+
+def _mixed_separately(base: InputFunctions, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The functions at points with a scale for each: (..., n) twice."""
+    rows, scales = base.evaluate_separately(x)  # (..., n)
+    mixing = _mixing(base, x.device)
+    there = (mixing != 0) & (rows[..., None] != 0)  # (..., n, n), the base's functions first
+    largest = largest_scale(torch.where(there, scales[..., None], -torch.inf), dim=-2)  # (..., n)
+    factors = torch.where(there, (scales[..., None] - largest[..., None, :]).exp(), 0.0)
+    return (rows[..., None] * mixing * factors).sum(dim=-2), largest
+
+
+@kept(1024)
+def _mixing(base: InputFunctions, device: torch.device) -> Tensor:
     """The transpose of G^{-1/2}, (n, n), so that a row of base functions times it is a row of ours."""
-    return _moved_mixing(base, device) if device is not None else _cached_mixing(base)
+    return _cached_mixing(base).to(device)
 
 
-@opaque_to_compiler
-@lru_cache(maxsize=1024)
-def _moved_mixing(base: Family, device: torch.device) -> Tensor:
-    with torch.inference_mode(mode=False), torch.no_grad():
-        return _cached_mixing(base).to(device)
+@kept(1024)
+def _cached_mixing(base: InputFunctions) -> Tensor:
+    return _of_rows(base) if isinstance(base, Family) else _of_overlaps(base)
 
 
-@opaque_to_compiler  # traced through, the cache would be lost
-@lru_cache(maxsize=1024)
-def _cached_mixing(base: Family) -> Tensor:
-    # The result outlives the caller's mode: an inference tensor could not be trained through later.
-    with torch.inference_mode(mode=False), torch.no_grad():
-        nodes, weights = base.rule()
-        rows = weights.sqrt()[:, None] * base.evaluate(nodes)  # (q, n), and G = rowsᵀ rows*
-        singular = torch.linalg.svdvals(rows)
-        _require_independent(base, singular)
-        mixing = _inverse_root(rows)
-        return mixing @ _inverse_root(rows @ mixing)  # the second pass removes the first one's rounding
+def _of_rows(base: Family) -> Tensor:
+    """G^{-1/2} by the rule that integrates the functions: G = rowsᵀ rows* is not formed."""
+    nodes, weights = base.rule()
+    rows = weights.sqrt()[:, None] * base.evaluate(nodes)  # (q, n)
+    singular = torch.linalg.svdvals(rows)
+    # Fewer nodes than functions leave singular values out that are exactly 0.
+    smallest = singular[-1] if len(singular) == base.size else singular.new_zeros(())
+    _require_independent(base, ((singular[0] / smallest) ** 2).item(), CONDITION_LIMIT)
+    mixing = _inverse_root(rows)
+    return mixing @ _inverse_root(rows @ mixing)  # the second pass removes the first one's rounding
 
 
 def _inverse_root(rows: Tensor) -> Tensor:
@@ -137,13 +217,26 @@ def _inverse_root(rows: Tensor) -> Tensor:
     return root
 
 
-def _require_independent(base: Family, singular: Tensor) -> None:
-    # Fewer nodes than functions leave singular values out that are exactly 0.
-    smallest = singular[-1] if len(singular) == base.size else singular.new_zeros(())
-    condition = ((singular[0] / smallest) ** 2).item()
-    if not condition < CONDITION_LIMIT:
+def _of_overlaps(base: InputFunctions) -> Tensor:
+    """G^{-1/2} by G itself, which has a closed form."""
+    gram = base.gram()
+    values, vectors = torch.linalg.eigh(gram)
+    condition = float(values[-1] / values[0]) if values[0] > 0 else torch.inf
+    _require_independent(base, condition, BLOCK_CONDITION_LIMIT)
+    mixing = (vectors / values.sqrt()) @ vectors.mH
+    left, vectors = torch.linalg.eigh(mixing @ gram @ mixing)  # a second pass removes rounding
+    whole: Tensor = mixing @ (vectors / left.sqrt()) @ vectors.mH
+    return whole.mT.contiguous()
+
+
+def _require_independent(base: InputFunctions, condition: float, limit: float) -> None:
+    if not condition < limit:
+        which = (
+            f"Orthonormalised: the functions of base={base!r}"
+            if isinstance(base, Family)
+            else f"OrthonormalisedBlock: {base.size} functions of its base"
+        )
         raise ParameterError(
-            f"Orthonormalised: the functions of base={base!r} are (nearly) linearly dependent: their Gram "
-            f"matrix has condition number {condition:.3g}, the limit is {CONDITION_LIMIT:.0e}. "
-            f"Fix: take fewer or better separated functions."
+            f"{which} are (nearly) linearly dependent: their Gram matrix has condition number "
+            f"{condition:.3g}, the limit is {limit:.0e}. Fix: take fewer or better separated functions."
         )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, Values
-from squircuit.families.checks import wrong
-from squircuit.families.conjugated import conjugate_of
-from squircuit.families.domain import Domain
+from squircuit.families.base import Values
+from squircuit.families.derived import Paired
 from squircuit.families.quadrature import halve, merge
 
 
 @final
 @dataclass(frozen=True)
-class Product(Family):
+class Product(Paired):
     r"""The pairwise products of two families on one domain,
 
     .. math:: \chi_{(i,j)}(x) = \varphi_i(x)\, \psi_j(x),
@@ -43,77 +42,39 @@ class Product(Family):
         tensor([1., 0., 0., 1.], dtype=torch.float64)
     """
 
-    left: Family
-    right: Family
-
-    def __post_init__(self) -> None:
-        for name in ("left", "right"):
-            if not isinstance(getattr(self, name), Family):
-                raise wrong(self, name, "is not a family", "pass a family such as Legendre(4)")
-        if self.left.domain != self.right.domain:
-            problem = f"is on {self.right.domain.describe()}, left on {self.left.domain.describe()}"
-            raise wrong(self, "right", problem, "pass two families on the same domain")
-
     @property
     def size(self) -> int:
         return self.left.size * self.right.size
 
     @property
-    def domain(self) -> Domain:
-        return self.left.domain
-
-    @property
-    def is_complex(self) -> bool:
-        return self.left.is_complex or self.right.is_complex
-
-    def parameters(self) -> dict[str, Tensor]:
-        parts = {"left.": self.left, "right.": self.right}
-        return {p + name: value for p, part in parts.items() for name, value in part.parameters().items()}
-
-    def _functions(self, x: Tensor, values: Values) -> Tensor:
-        left_values, right_values = _parts(values)
-        left, right = self.left.evaluate(x, left_values), self.right.evaluate(x, right_values)
-        return (left[..., :, None] * right[..., None, :]).flatten(-2)
-
-    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        left_values, right_values = _parts(values)
-        left, scale = self.left.evaluate_scaled(x, left_values, dtype)
-        right, other = self.right.evaluate_scaled(x, right_values, dtype)
-        return (left[..., :, None] * right[..., None, :]).flatten(-2), scale + other
-
-    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
-        left_values, right_values = _parts(values)
-        left, scale = self.left.evaluate_separately(x, left_values)
-        right, other = self.right.evaluate_separately(x, right_values)
-        products = (left[..., :, None] * right[..., None, :]).flatten(-2)
-        return products, (scale[..., :, None] + other[..., None, :]).flatten(-2)
-
-    @property
     def has_one_scale(self) -> bool:
         return self.left.has_one_scale and self.right.has_one_scale
 
-    def integrals(self, values: Values | None = None) -> Tensor:
-        return self.left.inner(self.right.conjugate(), *_parts(values)).flatten()
+    def _functions(self, x: Tensor, values: Values) -> Tensor:
+        left, right = (part.evaluate(x, given) for part, given in self._parts(values))
+        return _pairwise(left, right)
 
-    def conjugate(self) -> Family:
-        return conjugate_of(self)
+    def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        parts = [part.evaluate_scaled(x, given, dtype) for part, given in self._parts(values)]
+        (left, scale), (right, other) = parts
+        return _pairwise(left, right), scale + other
+
+    def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        (left, scale), (right, other) = (p.evaluate_separately(x, given) for p, given in self._parts(values))
+        return _pairwise(left, right), _pairwise(scale, other, torch.add)
+
+    def integrals(self, values: Values | None = None) -> Tensor:
+        (left, own), (right, others) = self._parts(values)
+        return left.inner(right.conjugate(), own, others).flatten()
 
     def breakpoints(self, values: Values | None = None) -> Tensor:
         # Products of products oscillate twice as fast as the panels of the factors allow.
-        left, right = _parts(values)
-        return halve(merge(self.left.breakpoints(left), self.right.breakpoints(right)))
+        return halve(merge(*(part.breakpoints(given) for part, given in self._parts(values))))
 
     def pieces(self, values: Values | None = None) -> Tensor:
-        left, right = _parts(values)
-        return merge(self.left.pieces(left), self.right.pieces(right))
+        return merge(*(part.pieces(given) for part, given in self._parts(values)))
 
 
-def _parts(values: Values | None) -> tuple[Values | None, Values | None]:
-    """The values of the left and of the right factor."""
-    return _part(values, "left."), _part(values, "right.")
-
-
-def _part(values: Values | None, prefix: str) -> Values | None:
-    """The values whose names begin with the prefix, without it; None where there are none."""
-    names = [name for name in values or () if name.startswith(prefix)]
-    return {name.removeprefix(prefix): values[name] for name in names} if values and names else None
+def _pairwise(left: Tensor, right: Tensor, combine: Callable[[Tensor, Tensor], Tensor] = torch.mul) -> Tensor:
+    """Every entry of one with every entry of the other, j fastest: (..., n) and (..., m) → (..., n·m)."""
+    return combine(left[..., :, None], right[..., None, :]).flatten(-2)

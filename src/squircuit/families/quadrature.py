@@ -10,9 +10,16 @@ POINTS = 20  # per panel; the families choose their panels so that 16 would do
 
 
 def gauss_legendre(breakpoints: Tensor, points: int = POINTS) -> tuple[Tensor, Tensor]:
-    """Nodes and weights, both (panels · points,), of the rule between each pair of adjacent breakpoints.
+    """Nodes and weights of the rule between each pair of adjacent breakpoints.
 
     Exact for polynomials of degree ≤ 2·points − 1 on each panel.
+
+    Args:
+        breakpoints: sorted, (..., panels + 1).
+        points: in each panel.
+
+    Returns:
+        Both (..., panels · points).
 
     Example:
         >>> x, w = gauss_legendre(torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64))
@@ -20,11 +27,11 @@ def gauss_legendre(breakpoints: Tensor, points: int = POINTS) -> tuple[Tensor, T
         9.0
     """
     unit_nodes, unit_weights = np.polynomial.legendre.leggauss(points)
-    half = breakpoints.diff()[:, None] / 2  # (panels, 1)
-    middle = breakpoints[:-1, None] + half
+    half = breakpoints.diff()[..., None] / 2  # (..., panels, 1)
+    middle = breakpoints[..., :-1, None] + half
     nodes = middle + half * torch.from_numpy(unit_nodes).to(breakpoints)
     weights = half * torch.from_numpy(unit_weights).to(breakpoints)
-    return nodes.flatten(), weights.flatten()
+    return nodes.flatten(-2), weights.flatten(-2)
 
 
 def merge(first: Tensor, second: Tensor) -> Tensor:

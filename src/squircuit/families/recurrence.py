@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from squircuit.families.constants import constant
+from squircuit.families.cache import constant
 
 STEP = 22.0  # one rescaling divides by exp(22) ≈ 2³²; a whole number, so that sums of exponents are exact
 REACH = 45.0  # exp(−45²/2) is zero in every floating-point type

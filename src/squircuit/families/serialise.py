@@ -13,7 +13,7 @@ from squircuit.families.bins import Bins
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
 from squircuit.families.concatenated import Concatenated
-from squircuit.families.conjugated import Conjugated
+from squircuit.families.derived import Conjugated
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
 from squircuit.families.hermite import Hermite
@@ -21,11 +21,10 @@ from squircuit.families.laguerre import Laguerre
 from squircuit.families.legendre import Legendre
 from squircuit.families.monotone import Monotone
 from squircuit.families.multivariate_gaussian import MultivariateGaussian
-from squircuit.families.orthonormalised import Orthonormalised
-from squircuit.families.orthonormalised_block import OrthonormalisedBlock
+from squircuit.families.orthonormalised import Orthonormalised, OrthonormalisedBlock
 from squircuit.families.product import Product
 from squircuit.families.transformed import Transformed
-from squircuit.storage.words import one_line
+from squircuit.storage.words import one_line, quoted
 
 T = TypeVar("T")
 MOST_NESTED = 32
@@ -83,7 +82,7 @@ def family_from_dict(data: Mapping[str, Any]) -> InputFunctions:
 def _from_dict(data: Any, depth: int) -> InputFunctions:
     if not isinstance(data, Mapping):
         raise FormatError(
-            f'{_short(data)} is not a family. Fix: give {{"family": "Categorical", "size": 2}}.'
+            f'{quoted(data)} is not a family. Fix: give {{"family": "Categorical", "size": 2}}.'
         )
     if depth > MOST_NESTED:
         raise FormatError(f"a family nested {depth} times. Fix: give one nested at most {MOST_NESTED} times.")
@@ -100,7 +99,7 @@ def _from_dict(data: Any, depth: int) -> InputFunctions:
 def _monotone(data: Mapping[str, Any], depth: int) -> Monotone:
     given = {name: value for name, value in data.items() if name != "map"}
     if data["map"] != Monotone.__name__:
-        raise FormatError(f"unknown map {_short(data['map'])}. Fix: give 'Monotone'.")
+        raise FormatError(f"unknown map {quoted(data['map'])}. Fix: give 'Monotone'.")
     _require_fields(Monotone, given)
     return _made(Monotone, {name: _parsed(value, depth) for name, value in given.items()})
 
@@ -127,7 +126,7 @@ def _size(fields: Mapping[str, Any]) -> Any:
 def _require_size(name: str, size: Any) -> None:
     most = MOST_MIXED if name in MIXED else MOST_FUNCTIONS
     if isinstance(size, int | float) and size > most:  # what is no number is refused by the family itself
-        raise FormatError(f"{name}: size={_short(size)} is too large for a file. Fix: give at most {most:,}.")
+        raise FormatError(f"{name}: size={quoted(size)} is too large for a file. Fix: give at most {most:,}.")
 
 
 def _require_own(family: InputFunctions) -> None:
@@ -147,9 +146,9 @@ def _kind(name: object) -> type[InputFunctions]:
     kinds = {kind.__name__: kind for kind in FAMILIES}
     if isinstance(name, str) and name in kinds | NAMES_OF_BEFORE:
         return (kinds | NAMES_OF_BEFORE)[name]
-    nearest = get_close_matches(_short(name), kinds, n=1, cutoff=0.0)[0]
+    nearest = get_close_matches(quoted(name), kinds, n=1, cutoff=0.0)[0]
     raise FormatError(
-        f"unknown family {_short(name)}. Fix: did you mean {nearest!r}? Known: {', '.join(kinds)}."
+        f"unknown family {quoted(name)}. Fix: did you mean {nearest!r}? Known: {', '.join(kinds)}."
     )
 
 
@@ -179,11 +178,3 @@ def _parsed(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
         return _monotone(value, depth + 1) if "map" in value else _from_dict(value, depth + 1)
     return tuple(_parsed(entry, depth + 1) for entry in value) if isinstance(value, list) else value
-
-
-def _short(value: Any) -> str:
-    """The value for a message; Python does not write numbers of more than 4300 digits."""
-    if isinstance(value, int) and abs(value) > 10**40:
-        return "a number of more than 40 digits"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"

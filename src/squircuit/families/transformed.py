@@ -8,16 +8,20 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.families.base import Family, InputFunctions, Values
+from squircuit.families.base import InputFunctions, Values
+from squircuit.families.cache import constant
 from squircuit.families.checks import wrong
-from squircuit.families.conjugated import conjugate_of
+from squircuit.families.derived import Derived
 from squircuit.families.domain import Domain
 from squircuit.families.monotone import Monotone
+
+FARTHEST = 1e75
+"""Where functions may live: fourth powers are numbers still."""
 
 
 @final
 @dataclass(frozen=True)
-class Transformed(Family):
+class Transformed(Derived):
     r"""The functions of a family φ after a monotone map t of the variable,
 
     .. math:: \psi_k(x) = \varphi_k(t(x)) \sqrt{t'(x)}, \qquad
@@ -43,12 +47,10 @@ class Transformed(Family):
                 [0.6443, 0.9112]])
     """
 
-    base: Family
     transform: Monotone
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, Family):
-            raise wrong(self, "base", "is not a family", "pass a family such as Hermite(8)")
+        super().__post_init__()
         if not isinstance(self.transform, Monotone):
             raise wrong(self, "transform", "is not a monotone map", "pass one, such as Monotone.fit(column)")
         if self.base.domain != self.transform.image:
@@ -56,29 +58,18 @@ class Transformed(Family):
                 f"is on {self.base.domain.describe()}, transform is onto {self.transform.image.describe()}"
             )
             raise wrong(self, "base", problem, "pass a family on what the transform is onto")
-
-    @property
-    def size(self) -> int:
-        return self.base.size
+        ends = self.transform.inverse(self.base.breakpoints()[[0, -1]])
+        if not bool((ends.abs() < FARTHEST).all()):
+            problem = f"takes the ends of the base to {ends[0].item():.3g} and {ends[1].item():.3g}"
+            raise wrong(self, "transform", problem, "pass a transform with smaller tails, or one onto less")
 
     @property
     def domain(self) -> Domain:
         return self.transform.domain
 
     @property
-    def is_orthonormal(self) -> bool:
-        return self.base.is_orthonormal
-
-    @property
-    def is_complex(self) -> bool:
-        return self.base.is_complex
-
-    @property
-    def has_one_scale(self) -> bool:
-        return self.base.has_one_scale
-
-    def parameters(self) -> dict[str, Tensor]:
-        return self.base.parameters()
+    def has_even_panels(self) -> bool:
+        return False
 
     def smoothing(self, units: int) -> Tensor | None:
         return self.base.smoothing(units)
@@ -112,15 +103,15 @@ class Transformed(Family):
             return self.base.inner(other.base, values, other_values)
         return super().inner(other, values, other_values)
 
-    def conjugate(self) -> Family:
-        return conjugate_of(self)
-
     def breakpoints(self, values: Values | None = None) -> Tensor:
         return self.transform.panels(self.base.breakpoints(values))
 
+    def extents(self, values: Values | None = None) -> Tensor:
+        return self.transform.inverse(self.base.extents(values))
+
     def pieces(self, values: Values | None = None) -> Tensor:
         ends = self.transform.inverse(self.base.pieces(values))
-        knots = torch.tensor(self.transform.knots, dtype=torch.float64, device=ends.device)
+        knots = constant(self.transform.knots, ends)
         return torch.cat([ends, knots[(knots > ends[0]) & (knots < ends[-1])]]).sort().values
 
 

@@ -47,7 +47,7 @@ def overlap(a: Model | Circuit, b: Model | Circuit) -> Tensor:
 
 def _partition(circuit: Circuit) -> Tensor:
     """Z, which has to be a number."""
-    z = root_norms(circuit)[0] @ circuit.mixture
+    z = root_norms(circuit)[0] @ circuit.root_shares
     if not (bool(z.isfinite()) and z > 0):
         raise ParameterError(
             f"overlap: Z of a circuit is {z.item()} in double precision: it is 0 everywhere, or its weights "
@@ -68,7 +68,7 @@ def fidelity(a: Model | Circuit, b: Model | Circuit) -> float:
         >>> round(fidelity(structure.initialise(seed=0), structure.initialise(seed=0)), 12)
         1.0
     """
-    weights = [_circuit(c).mixture.sqrt() for c in (a, b)]
+    weights = [_circuit(c).root_shares.sqrt() for c in (a, b)]
     matrix = overlap(a, b) * weights[0].unsqueeze(1) * weights[1]
     return float(torch.linalg.svdvals(matrix).sum().square())
 

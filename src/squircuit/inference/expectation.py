@@ -39,7 +39,7 @@ def expectation(snapshot: Snapshot, evidence: Evidence, functions: Functions) ->
     """
     _require_variables(snapshot.circuit, functions)
     if not len(evidence):
-        return snapshot.mixture.new_zeros(0)
+        return snapshot.root_shares.new_zeros(0)
     parts, order = [], []
     for mask, batch in distinct_masks(evidence):
         hidden = {v: f for v, f in functions.items() if bool(mask[v])}

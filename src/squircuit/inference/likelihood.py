@@ -41,7 +41,7 @@ def log_marginal(snapshot: Snapshot, evidence: Evidence, components: bool = Fals
         (n,), or (n, M); −inf where p(y) is zero.
     """
     if not len(evidence):
-        return snapshot.mixture.new_zeros((0, len(snapshot.components)) if components else 0)
+        return snapshot.root_shares.new_zeros((0, len(snapshot.components)) if components else 0)
     log_p, references = _log_marginal(snapshot, evidence, components)
     whole = references.sum(dim=1)
     return (log_p.double() + (whole.unsqueeze(1) if components else whole)).to(log_p.dtype)
@@ -57,13 +57,13 @@ def log_ratio(snapshot: Snapshot, evidence: Evidence, condition: Evidence) -> Te
         condition: the same rows, that show z; or m of which n is a multiple, and which repeat.
     """
     if not len(evidence):
-        return snapshot.mixture.new_zeros(0)
+        return snapshot.root_shares.new_zeros(0)
     exact = snapshot.doubled()
     (joint, above), (given, below) = (_log_marginal(exact, e, False) for e in (evidence, condition))
     require_positive(given, torch.arange(len(condition)))
     times = len(evidence) // len(condition)
     apart = (above - below.repeat(times, 1)).sum(dim=1)
-    return (joint - given.repeat(times) + apart).to(snapshot.mixture.dtype)
+    return (joint - given.repeat(times) + apart).to(snapshot.real)
 
 
 def log_conditional(snapshot: Snapshot, evidence: Evidence, of: Tensor, given: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ def _log_totals(snapshot: Snapshot, evidence: Evidence, together: bool = True) -
 
 
 def _far(snapshot: Snapshot, evidence: Evidence, references: Tensor) -> Tensor:
-    """The same of rows whose units need a scale of their own: (n, M)."""
+    """log p(y) of rows whose units need a scale of their own, for each circuit that is mixed: (n, M)."""
     masks = list(distinct_masks(evidence))
     parts = [log_totals_by_unit(snapshot, evidence.x[rows], mask, references[rows]) for mask, rows in masks]
     return torch.cat(parts)[torch.cat([rows for _, rows in masks]).argsort()]

@@ -56,7 +56,7 @@ def marginal(
         weight=lambda layer: weight_of(circuit, layer).abs().square(),
         known={layer: value.abs().square() for layer, value in untouched.items()},
     )
-    return torch.cat([values[root] for root in circuit.roots], dim=1) @ circuit.mixture
+    return torch.cat([values[root] for root in circuit.roots], dim=1) @ circuit.root_shares
 
 
 def partition(circuit: Circuit, *, assume_orthogonal: bool = False) -> float:

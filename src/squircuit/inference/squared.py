@@ -36,7 +36,7 @@ def marginal(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None)
         25.0
     """
     require_circuit("marginal", circuit)
-    return root_norms(circuit, x, over) @ circuit.mixture
+    return root_norms(circuit, x, over) @ circuit.root_shares
 
 
 def partition(circuit: Circuit) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -12,8 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 
 from squircuit.data import Dataset, Rows, Table
+from squircuit.data.resolution import spread
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, SquircuitError
 from squircuit.learning.candidates import FEW_ROWS, FOLDS, KINDS, candidates
@@ -22,6 +25,8 @@ from squircuit.learning.report import Progress
 from squircuit.learning.stacking import stacking_weights
 from squircuit.models import SquaredCircuit, mixture
 from squircuit.models.training_table import training_table
+from squircuit.training.callbacks import Callback, Event, as_callbacks, tell
+from squircuit.training.loaders import gathered
 
 HELD_OUT = 0.1
 MOST_HELD_OUT = 10_000
@@ -39,6 +44,7 @@ def learn(
     seed: int = 0,
     device: torch.device | str = "cpu",
     progress: bool = True,
+    callbacks: Sequence[Callable[[Event], object]] = (),
 ) -> SquaredCircuit:
     r"""The density of a table, as the best mixture of many that were tried,
 
@@ -53,8 +59,9 @@ def learn(
     Ctrl-C ends the search: what has been learnt until then is weighed.
 
     Args:
-        data: a Table, a Dataset (its training rows), or what :func:`squircuit.data.table` takes: an array, a
-            tensor, a data frame. Missing cells (NaN) are marginalised, also in learning.
+        data: a Table, a Dataset (its training rows), what :func:`squircuit.data.table` takes (an array, a
+            tensor, a data frame), or a Dataset or DataLoader of torch, whose rows are all read. Missing cells
+            (NaN) are marginalised, also in learning.
         valid: rows by which members are weighed, likewise; None: a tenth of the rows. Where there are fewer
             than 4,000 rows in all, these join the others, and each fifth of all rows is held out in turn.
         minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
@@ -64,6 +71,9 @@ def learn(
         seed: of all that is random.
         device: to learn on, such as "cuda".
         progress: show what is done and, at the end, a table of the members.
+        callbacks: functions that are called with an `Event` "member" after every candidate, whose name is its
+            note, and end the search by returning True. Its scores are "held_out", the mean log-likelihood of
+            held-out rows (NaN where the candidate has failed), and "best".
 
     Returns:
         The model; its `notes` say what was tried and what it weighs.
@@ -76,13 +86,16 @@ def learn(
         >>> model.log_prob([[1.7, 75.0], [1.7, np.nan]]).shape, model.sample(3, seed=0).shape
         (torch.Size([2]), torch.Size([3, 2]))
     """
+    told = as_callbacks(callbacks)
     table = _table(data, weights)
     table, held = _joined_if_few(table, _valid_rows(table, data, valid))
+    table = replace(table, cells=spread(table.cells, table.schema, seed))
+    held = None if held is None else spread(held, table.schema, seed)
     search = _Search(table, held, seed, torch.device(device))
     budget = Budget.of(table, minutes)
     chosen = candidates(table, members, budget.work)
     with Progress(chosen, table, enabled=progress) as shown:
-        tried = list(search.tried(chosen, budget, shown))
+        tried = list(search.tried(chosen, budget, shown, told))
         shares = _weighed(search, tried)
         model = _model(search, tried, shares, shown)
     model.notes = {"learn": _notes(table, search, tried, shares)}
@@ -185,8 +198,11 @@ class _Search:
         """Each row is held out once, since there are few."""
         return self.valid is None and len(self.table) < FEW_ROWS
 
-    def tried(self, chosen: Sequence[Candidate], budget: Budget, shown: Progress) -> Iterator[Tried]:
-        """Candidate by candidate, until the time is over or the user interrupts."""
+    def tried(
+        self, chosen: Sequence[Candidate], budget: Budget, shown: Progress, told: Sequence[Callback]
+    ) -> Iterator[Tried]:
+        """Candidate by candidate, until the time is over, the user interrupts or a callback wants to stop."""
+        best = math.nan
         for number, candidate in enumerate(chosen):
             if number and budget.is_spent:
                 break
@@ -199,6 +215,12 @@ class _Search:
             scores = [one.scores.mean().item() for one in found if one.scores is not None]
             shown.tried(candidate, max(scores, default=None))
             yield from found
+            score = max(scores, default=math.nan)
+            best = max((one for one in (best, score) if not math.isnan(one)), default=math.nan)
+            known = {"held_out": score, "best": best}
+            seconds = time.monotonic() - budget.started
+            if tell(told, Event("member", number + 1, len(chosen), seconds, known, candidate.name)):
+                break
 
     def _try(self, candidate: Candidate, seed: int) -> list[Tried]:
         started, member = time.monotonic(), None
@@ -306,7 +328,7 @@ def _stacked_score(search: _Search, tried: Sequence[Tried], shares: Tensor) -> f
 
 
 def _table(data: Any, weights: Any) -> Table:
-    table = training_table(data)
+    table = training_table(_in_memory(data))
     if weights is not None:
         table = replace(table, cells=replace(table.cells, weights=as_weights(weights, len(table))))
     if len(table.shape) > 1:
@@ -315,6 +337,11 @@ def _table(data: Any, weights: Any) -> Table:
             "Fix: model = sq.model_for(data), then sq.fit(model, data)."
         )
     return table
+
+
+def _in_memory(data: Any) -> Any:
+    """The rows of torch's Datasets and DataLoaders; other data as it is."""
+    return gathered(data).x if isinstance(data, TorchDataset | DataLoader) else data
 
 
 def joined(table: Table, more: Rows[Any]) -> Table:
@@ -349,4 +376,4 @@ def _valid_rows(table: Table, data: Any, valid: Any) -> Rows[Any] | None:
                 "rows, sq.data.read(path, like=table)."
             )
         return valid.cells
-    return table.schema.encode(valid)
+    return table.schema.encode(_in_memory(valid))

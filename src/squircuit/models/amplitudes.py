@@ -45,13 +45,13 @@ class Amplitudes:
     def _log_squares(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
         """log π_r |c_r(x)|² of circuits without sums, in double precision: (n, R)."""
         logs = log_unit_squares(self._network, _doubled(x), weights.stacks(), weights.family_values)
-        return logs + weights.log_mixture(real)
+        return logs + weights.log_root_shares(real)
 
     def _roots(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """|v_r|² (R, n), s_r (R, n) and log π_r (R,) of the root units, c_r = v_r exp(s_r)."""
         inputs, input_scales = self._inputs(weights, x, real)
         values, scales = self._network(inputs, weights.stacks(real), input_scales)
-        return values.square().sum(dim=1), scales, weights.log_mixture(real)
+        return values.square().sum(dim=1), scales, weights.log_root_shares(real)
 
     def _inputs(
         self, weights: StackedWeights, x: Tensor, real: torch.dtype
@@ -74,9 +74,9 @@ def _doubled(x: Tensor) -> Tensor:
     return x.double() if x.is_floating_point() else x
 
 
-def _log_mixed(squares: Tensor, scales: Tensor, log_mixture: Tensor) -> Tensor:
+def _log_mixed(squares: Tensor, scales: Tensor, log_shares: Tensor) -> Tensor:
     """log Σ_r π_r |v_r|² exp(2 s_r), −inf where that is 0: (R, n), (R, n), (R,) → (n,)."""
-    exponents = torch.where(squares == 0, -torch.inf, 2 * scales) + log_mixture.unsqueeze(1)
+    exponents = torch.where(squares == 0, -torch.inf, 2 * scales) + log_shares.unsqueeze(1)
     largest, there = exponents.detach().amax(dim=0), exponents > -torch.inf
     factors = torch.where(there, torch.where(there, exponents - largest, 0.0).exp(), 0.0)
     density = (squares * factors).sum(dim=0)

@@ -117,7 +117,7 @@ class Density:
             return largest_spread(self.network, exact, form.schedules.scopes)
 
         stacks = {stack.name: weights.held(stack.name) for stack in self.network.plan.stacks}
-        return needed_precision(stacks, weights.log_mixture(torch.float64), weights.precision, spread)
+        return needed_precision(stacks, weights.log_root_shares(torch.float64), weights.precision, spread)
 
     # ------------------------------------------------------------------ log Z
 
@@ -142,14 +142,14 @@ class Density:
         if not normalisation.partition_has_cross_terms(kept):
             stacks = [in_double(stack) if double else stack for stack in weights.stacks()]
             norms = self.network.log_norms(stacks, weights.family_values, weights.device)
-            return self._by_component(norms + weights.log_mixture().to(norms))
+            return self._by_component(norms + weights.log_root_shares().to(norms))
         real = torch.float64 if double else weights.precision
         return log_integrals(self._snapshot(weights, False, kept, False, real))
 
     def component_log_weights(self, weights: StackedWeights, call: Call) -> Tensor:
         """log p(m), the shares of the circuits that are mixed: (M,)."""
         if self._watch.is_one(weights, call):
-            return torch.log_softmax(self._by_component(weights.log_mixture()), dim=0)
+            return torch.log_softmax(self._by_component(weights.log_root_shares()), dim=0)
         double = not call.is_step and self._needed_precision(weights) == torch.float64
         logs = self.log_integrals(weights, double)
         if call.waits(logs.device):
@@ -182,18 +182,18 @@ class Density:
         self, weights: StackedWeights, joined: bool, kept: Kept, is_normalised: bool, real: torch.dtype
     ) -> Snapshot:
         form = self._form(tuple(weights.normalisation.joined_roots(kept, always=joined)))
-        mixture = weights.log_mixture(real).exp()
+        shares = weights.log_root_shares(real).exp()
         if form.joined_circuit is None:
-            return form.direct(weights.stacks(real), mixture, weights.family_values, is_normalised)
+            return form.direct(weights.stacks(real), shares, weights.family_values, is_normalised)
         values = {
             n: v.to(real.to_complex() if v.is_complex() else real) for n, v in weights.weights().items()
         }
-        return form.joined(self.structure.with_weights(values), mixture)
+        return form.joined(self.structure.with_weights(values), shares)
 
     def _as_it_is(self, weights: StackedWeights, real: torch.dtype) -> Snapshot:
         """For rows that lack nothing, whose value is that of the circuit whatever its structure."""
-        mixture, values = weights.log_mixture(real).exp(), weights.family_values
-        return self._form(self._apart).direct(weights.stacks(real), mixture, values, False)
+        shares, values = weights.log_root_shares(real).exp(), weights.family_values
+        return self._form(self._apart).direct(weights.stacks(real), shares, values, False)
 
     @property
     def _apart(self) -> tuple[bool, ...]:

@@ -47,7 +47,7 @@ def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = 
     precision = torch.float64 if any(m.precision is torch.float64 for m in models) else torch.float32
     circuits, norms = zip(*(_normalised(model, precision) for model in models), strict=True)
     logs = [
-        model.mixture().detach().double().cpu().log() + share.log() - log_z
+        model.root_shares().detach().double().cpu().log() + share.log() - log_z
         for model, share, log_z in zip(models, shares, norms, strict=True)
     ]
     circuit = mixed(circuits, torch.cat(logs).softmax(dim=0))

@@ -12,20 +12,20 @@ from squircuit.circuits.build import Product, Tie, Units
 from squircuit.data import Schema, Table
 from squircuit.data.registry import pixels
 from squircuit.errors import ParameterError, is_whole
-from squircuit.execution.memory import require_memory
 from squircuit.families import Categorical, Family
 from squircuit.models.mixture import mixture
 from squircuit.models.squared_circuit import SquaredCircuit
 from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph, quad_tree
 from squircuit.regions.quad_tree import CHANNELS
+from squircuit.storage.memory import require_memory
 
 Parts: TypeAlias = Literal[2, 4]
 
 UNITS = (8, 4)
 """Where none are given: the first with no more real parameters than the data has cells, else the last."""
 IMAGE_UNITS = {2: (32, 16, 8, 4), 4: UNITS}
-"""The same for images, by the parts that a block is merged of."""
+"""The same choice for images, by the number of parts that a block is merged of."""
 FEW_ROWS = 2000
 """Tables with fewer get the last of these in any case."""
 FUNCTIONS = ((4000, 24), (FEW_ROWS, 16), (300, 12), (0, 8))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from squircuit.circuits import Circuit, Constraint
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, warn_former
 from squircuit.execution.derivatives import require_no_batch
 from squircuit.execution.network import Indices
 from squircuit.execution.plan import InputGroup, Plan, make_plan
@@ -69,7 +69,7 @@ class StackedWeights(nn.Module):
         self.learnt = self._hold_learnt(valued, real)
         self._places |= self.learnt
         if circuit.root_weights is not None:
-            self._hold(LOGITS, valued.mixture.log().to(real), "free")
+            self._hold(LOGITS, valued.root_shares.log().to(real), "free")
         self.register_buffer("_zero", torch.zeros((), dtype=real), persistent=False)
 
     # ------------------------------------------------------------------ how they are held
@@ -174,7 +174,7 @@ class StackedWeights(nn.Module):
         pi = self.structure.root_weights
         if pi is None:
             return values
-        return {**values, self.structure.parameter_name(pi): self.log_mixture(torch.float64).exp()}
+        return {**values, self.structure.parameter_name(pi): self.log_root_shares(torch.float64).exp()}
 
     def circuit(self) -> Circuit:
         """The circuit with the model's present weights, detached: for checks and exact algorithms."""
@@ -192,19 +192,31 @@ class StackedWeights(nn.Module):
                 values[role] = torch.stack([self.held(s)[i] for s, i in zip(stacks, entries, strict=True)])
         return values
 
-    def mixture(self) -> Tensor:
-        """π, the weights of the root units: (R,)."""
+    def root_shares(self) -> Tensor:
+        """π, the shares of the root units in p = Σ_r π_r |c_r|²/Z: (R,)."""
         logits = self._logits
         if logits is not None:
             return torch.softmax(logits, dim=0)
         count = self.structure.num_roots
         return torch.full((count,), 1 / count, dtype=self._zero.dtype, device=self._zero.device)
 
-    def log_mixture(self, real: torch.dtype | None = None) -> Tensor:
+    def log_root_shares(self, real: torch.dtype | None = None) -> Tensor:
         """log π in a precision, default the model's own: π itself may be too small for single."""
         logits = self._logits
         real = self.precision if real is None else real
-        return self.mixture().to(real).log() if logits is None else torch.log_softmax(logits.to(real), dim=0)
+        return (
+            self.root_shares().to(real).log() if logits is None else torch.log_softmax(logits.to(real), dim=0)
+        )
+
+    def mixture(self) -> Tensor:
+        """The former name of :meth:`root_shares`; mixtures are of models."""
+        warn_former("model.mixture()", "model.root_shares()")
+        return self.root_shares()
+
+    def log_mixture(self, real: torch.dtype | None = None) -> Tensor:
+        """The former name of :meth:`log_root_shares`."""
+        warn_former("model.log_mixture()", "model.log_root_shares()")
+        return self.log_root_shares(real)
 
     @property
     def _logits(self) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Arrays at the door: numpy arrays or tensors, of finite numbers, with no empty side."""
+"""Arrays that users pass: numpy arrays or tensors, of finite numbers, with no empty side."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from squircuit.families.domain import Domain, HalfLine, Interval
 TAIL = 0.0005
 """Probability that is left out on either side of an unbounded domain."""
 MARGIN = 0.05
-"""Of the range of data, on either side."""
+"""What is added to the range of data on either side, as a share of it."""
 
 Range = tuple[float, float]
 

@@ -54,7 +54,7 @@ def marginals(model: SquaredCircuit) -> Figure:
 
 
 def _found(model: SquaredCircuit) -> Marginals:
-    """With densities at equal steps over the range that is drawn."""
+    """The marginals with densities at equal steps over the range that is drawn."""
     domains, first = model.structure.domains, model.marginals()
     return model.marginals(
         grid={

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-"""Of the palette of Okabe and Ito."""
+"""Colours of the palette of Okabe and Ito."""
 INK, FAINT = "#1e293b", "#cbd5e1"
 DENSITY = ("white", "#9ec9e2", BLUE, "#04233b")
 """Colours of densities, from zero upwards: ever darker, also in print."""

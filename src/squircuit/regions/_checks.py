@@ -1,13 +1,28 @@
-"""What makes a list of regions a region graph: each check names the region at fault and a fix."""
+"""Checks of arguments and of region graphs: each names what is at fault, and a fix."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from squircuit.errors import StructureError
+from squircuit.errors import ParameterError, StructureError, is_whole
 from squircuit.regions.region import Region
 from squircuit.regions.scope import Scope, describe, list_variables
+
+
+def check_integer(builder: str, name: str, value: object, minimum: int) -> None:
+    """Refuse an argument that is not an integer of at least ``minimum``.
+
+    Example:
+        >>> check_integer("linear", "d", 0, minimum=1)
+        Traceback (most recent call last):
+        squircuit.errors.ParameterError: linear: d must be an integer of at least 1, got 0. Fix: ...
+    """
+    if not is_whole(value, minimum):
+        raise ParameterError(
+            f"{builder}: {name} must be an integer of at least {minimum}, got {value!r}"
+            ". Fix: pass such a number."
+        )
 
 
 def check_graph(regions: Sequence[Region]) -> None:

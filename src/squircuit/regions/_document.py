@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from squircuit.errors import FormatError
 from squircuit.storage.documents import parsed
+from squircuit.storage.words import quoted
 
 FORMAT = "squircuit.region_graph"
 VERSION = 1
@@ -46,9 +47,9 @@ def read_document(text: str) -> list[Entry]:
         raise _wrong(f'expected an object with "format": "{FORMAT}"')
     version, regions = document.get("version"), document.get("regions")
     if version != VERSION or isinstance(version, bool):
-        raise _wrong(f"version {_plain(version)} is unknown, this release reads version {VERSION}")
+        raise _wrong(f"version {quoted(version)} is unknown, this release reads version {VERSION}")
     if not isinstance(regions, list):
-        raise _wrong(f'"regions" must be a list, got {_shorten(regions)}')
+        raise _wrong(f'"regions" must be a list, got {quoted(regions, json.dumps)}')
     for index, entry in enumerate(regions):
         _check_entry(index, entry)
     _check_scopes(regions)
@@ -59,7 +60,7 @@ def _check_entry(index: int, entry: Any) -> None:
     if _is_integer(entry) or (_is_filled_list(entry) and all(_is_partition(part) for part in entry)):
         return
     expected = "a variable (leaf) or a list of partitions, each a list of region indices"
-    raise _wrong(f"region {index} must be {expected}, got {_shorten(entry)}")
+    raise _wrong(f"region {index} must be {expected}, got {quoted(entry, json.dumps)}")
 
 
 def _wrong(reason: str) -> FormatError:
@@ -89,15 +90,3 @@ def _is_filled_list(value: Any) -> bool:
 def _is_integer(value: Any) -> bool:
     """Whether it is a whole number that can name a variable or a region; JSON's true is not the number 1."""
     return type(value) is int and abs(value) <= MOST
-
-
-def _shorten(value: Any) -> str:
-    return _plain(value, json.dumps)
-
-
-def _plain(value: Any, write: Callable[[Any], str] = repr) -> str:
-    try:
-        text = write(value)
-    except (ValueError, RecursionError):  # thousands of digits, or nested nearly too deeply to be read
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squircuit.errors import DataError, require_unmasked
-from squircuit.regions._arguments import check_integer
+from squircuit.regions._checks import check_integer
 from squircuit.regions.region_graph import Builder, RegionGraph
 
 Floats = npt.NDArray[np.float64]

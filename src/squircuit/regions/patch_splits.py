@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squircuit.regions._arguments import check_integer
+from squircuit.regions._checks import check_integer
 from squircuit.regions.quad_tree import Grid, add_quad_tree, pixel_grid
 from squircuit.regions.region_graph import Builder, RegionGraph
 

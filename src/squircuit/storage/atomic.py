@@ -73,7 +73,7 @@ def _temporary(file: Path) -> Path:
 
 
 def _stem(file: Path) -> str:
-    """Of a temporary name, which must not be too long where that of the file is not."""
+    """The stem of a temporary name, which must not be too long where that of the file is not."""
     return "." + file.name.encode(errors="surrogateescape")[:LONGEST].decode(errors="ignore")
 
 

@@ -18,7 +18,7 @@ A_FILE = "pass a file of " + Wording("model.save(path)", "squircuit fit --out")
 """What to do where a file is none of ours."""
 OF_OTHERS = "; to use weights of another program, build the circuit and pass them to circuit.with_weights"
 DIGITS = 9
-"""Of the number of a version."""
+"""The most digits that the number of a version has."""
 
 
 def status(file: Path, error: type[SquircuitError] = FormatError, expected: str = "file") -> os.stat_result:

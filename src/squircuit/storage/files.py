@@ -19,10 +19,13 @@ from squircuit.storage.atomic import replace
 from squircuit.storage.checks import A_FILE, refuse_other_formats, require_file, require_header
 from squircuit.storage.documents import ContentError, parsed
 from squircuit.storage.encoding import decoded, digest, encoded
-from squircuit.storage.limits import MOST_DOCUMENT, require_memory
+from squircuit.storage.memory import require_memory
 from squircuit.storage.words import one_line, without_fix
 
 FORMAT, VERSION = "squircuit", 1
+MOST_DOCUMENT = 2**26
+"""Characters of a file's JSON document: names, schema and notes; 400,000 layers take 10 MB. A file cannot
+raise it."""
 DTYPES = {"F32": torch.float32, "F64": torch.float64, "U8": torch.uint8}
 """Those that forms are compared with; all others stay the names that safetensors has for them."""
 
@@ -74,9 +77,14 @@ class Content:
             found: Tensor = self._content.get_tensor(name).clone()  # in memory of its own
             return found
 
+    def _require_memory(self) -> None:
+        """Refuse tensors that do not fit before the first of them is read: a file of holes has any size."""
+        fix = "read it on a larger machine; if the model is small, the file is damaged"
+        require_memory(self.file.stat().st_size, f"{self.file}: its tensors", fix, FormatError)
+
     def tensors(self) -> dict[str, Tensor]:
         """All tensors, bit by bit as they were written."""
-        require_memory(self.file, self.file.stat().st_size)
+        self._require_memory()
         plain = {name: self.tensor(name) for name in self.forms}
         with _whatever_is_wrong(self.file):
             if self._header.get("sha256") != digest(self._notes, plain):

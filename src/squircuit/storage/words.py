@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from squircuit.errors import SquircuitError
 from squircuit.errors import printable as printable
 
+LONG = 60
+"""Characters of a value that a message shows."""
 SOME, SHORT = 8, 40
 """Names that a message lists, and characters of each."""
+
+
+def quoted(value: object, write: Callable[[object], str] = repr) -> str:
+    """A value of a file for a message, as Python writes it, cut where it is long.
+
+    Numbers of more than 4300 digits, and what is nested too deeply, Python does not write at all.
+
+    Example:
+        >>> quoted("two"), quoted(10**50), quoted([0] * 99)[-5:]
+        ("'two'", 'a number of more than 40 digits', '0, 0…')
+    """
+    if isinstance(value, int) and abs(value) > 10**40:
+        return "a number of more than 40 digits"
+    try:
+        text = write(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"
+    return text if len(text) <= LONG else text[: LONG - 1] + "…"
 
 
 def listed(names: Iterable[object]) -> str:

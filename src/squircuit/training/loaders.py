@@ -27,6 +27,8 @@ from squircuit.training.streams import Streamed
 
 PLACES = (0, 0)
 """Seed and epoch of evaluations."""
+GATHERED = 4096
+"""Rows that are read at once where all are wanted."""
 
 
 @final
@@ -171,6 +173,24 @@ class Items:
             with RandomNumbers(seed)():
                 found = next(batches)
             yield rows_of(found, self._width, self._name)
+
+
+def gathered(data: TorchDataset[Any] | DataLoader[Any], name: str = "data") -> HostRows:
+    """All rows of a Dataset or a DataLoader of torch, in memory: (n, d), d being that of the first batch.
+
+    Example:
+        >>> gathered(torch.utils.data.TensorDataset(torch.zeros(5, 3))).x.shape
+        (5, 3)
+    """
+    loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=GATHERED)
+    with RandomNumbers(PLACES)():
+        batches = list(loader)
+    if not batches:
+        raise DataError(f"{name}: there is no row. Fix: pass some rows.")
+    first = batches[0][0] if isinstance(batches[0], tuple | list) and batches[0] else batches[0]
+    shape = getattr(first, "shape", ())
+    width = int(np.prod(shape[1:])) if len(shape) > 1 else 1
+    return Rows.joined([rows_of(batch, width, name) for batch in batches])
 
 
 def rows_of(found: Any, width: int, name: str) -> HostRows:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from squircuit.circuits import Circuit, Input, Layer, Parameter, Sum
+from squircuit.circuits import Circuit, Input, Layer, Parameter
+from squircuit.circuits.layers import copied
 from squircuit.circuits.require_circuit import require_circuit
 
 
@@ -14,31 +15,23 @@ def conjugate(circuit: Circuit) -> Circuit:
     >>> import torch
     >>> from squircuit.families import Fourier
     >>> from squircuit.reference import evaluate
+    >>> from squircuit.circuits import Sum
     >>> c = Circuit(Sum(Input(0, Fourier(3, period=1.0)), units=1)).initialise(seed=0)
     >>> bool(torch.allclose(evaluate(conjugate(c), [[0.3]]), evaluate(c, [[0.3]]).conj()))
     True
     """
     require_circuit("conjugate", circuit)
     parameters = {p: _conjugated(circuit, name, p) for name, p in circuit.parameters.items()}
-    layers: dict[Layer, Layer] = {}
-    for layer in circuit.layers:
-        layers[layer] = _layer(layer, [layers[item] for item in layer.inputs], parameters)
+
+    def conjugated(layer: Layer, inputs: list[Layer]) -> Layer:
+        family = layer.family.conjugate() if isinstance(layer, Input) else None
+        return copied(layer, inputs, parameters, family)
+
     pi = None if circuit.root_weights is None else parameters[circuit.root_weights]
-    return Circuit([layers[root] for root in circuit.roots], root_weights=pi, validate=circuit.validated)
+    return Circuit(circuit.rebuilt(conjugated), root_weights=pi, validate=circuit.validated)
 
 
 def _conjugated(circuit: Circuit, name: str, parameter: Parameter) -> Parameter:
     value = circuit.weights[name] if circuit.has_weights else parameter.value
     value = value if value is None else value.conj().resolve_conj()
     return Parameter(parameter.shape, parameter.constraint, parameter.is_complex, name, value)
-
-
-def _layer(layer: Layer, inputs: list[Layer], parameters: dict[Parameter, Parameter]) -> Layer:
-    if isinstance(layer, Input):
-        weight = None if layer.weight is None else parameters[layer.weight]
-        shared = {name: parameters[p] for name, p in layer.parameters.items()}
-        units = None if weight is None else layer.units
-        return Input(layer.variables, layer.family.conjugate(), units, weight, layer.first_row, shared)
-    if isinstance(layer, Sum):
-        return Sum(inputs, weight=parameters[layer.weight])
-    return type(layer)(inputs)  # type: ignore[call-arg]

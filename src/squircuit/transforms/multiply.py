@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
-from squircuit.circuits.layers import factors, summands
+from squircuit.circuits.layers import factor_units, factors, summands
 from squircuit.circuits.postorder import postorder
 from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
@@ -62,7 +62,7 @@ def square(circuit: Circuit) -> Circuit:
     product = multiply(circuit, conjugate(circuit))
     if circuit.num_roots == 1:
         return product
-    pick = torch.diag(circuit.mixture).reshape(1, -1)
+    pick = torch.diag(circuit.root_shares).reshape(1, -1)
     return Circuit(Sum(product.roots, weight=_fixed(pick)))
 
 
@@ -216,14 +216,8 @@ def _copied(circuit: Circuit, layer: Layer, inputs: list[Layer]) -> Layer:
 
 def _unit_indices(layer: Layer, parts: tuple[Layer, ...]) -> dict[Layer, Tensor]:
     """For each factor of a layer, which of its units every unit of the layer takes: (K,)."""
-    units = torch.arange(layer.units)
-    if parts == (layer,) or not isinstance(layer, Kronecker):
-        return dict.fromkeys(parts, units)
-    digits: dict[Layer, Tensor] = {}
-    for item in reversed(parts):  # the last input runs fastest
-        digits[item] = units % item.units
-        units = units // item.units
-    return digits
+    units = [torch.arange(layer.units)] if parts == (layer,) else factor_units(layer)
+    return dict(zip(parts, units, strict=True))
 
 
 def _aligned_factors(a: Layer, b: Layer) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:

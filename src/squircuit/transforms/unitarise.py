@@ -202,7 +202,7 @@ def _roots(circuit: Circuit, stacks: list[tuple[list[Layer], Tensor, int]]) -> U
     """Case (v): with one root V = r q and β = 1/r; with several, √π V = U S Q and the roots become Q."""
     layers, v, exponent = _joined(stacks)
     if circuit.num_roots > 1:
-        v = circuit.mixture.sqrt().unsqueeze(1) * v
+        v = circuit.root_shares.sqrt().unsqueeze(1) * v
     total = float(torch.linalg.vector_norm(v))
     if total == 0:
         raise ParameterError(

@@ -30,7 +30,7 @@ def unroll(circuit: Circuit) -> Circuit:
     for layer in circuit.layers:
         units[layer] = _units(circuit, layer, [units[item] for item in layer.inputs], shared)
     pi = circuit.root_weights
-    pi = None if pi is None else Parameter(pi.shape, pi.constraint, False, value=circuit.mixture)
+    pi = None if pi is None else Parameter(pi.shape, pi.constraint, False, value=circuit.root_shares)
     return Circuit(
         [u for root in circuit.roots for u in units[root]], root_weights=pi, validate=circuit.validated
     )

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Quiet, Safe, Seed, one_of
+from squircuit.cli.arguments import (
+    DataName,
+    Delimiter,
+    Device,
+    Encoding,
+    Header,
+    Json,
+    ModelFile,
+    Part,
+    Quiet,
+    Safe,
+    Seed,
+    one_of,
+)
 from squircuit.cli.commands.work import done_by
 
 METHODS = ("mean", "mode", "sample")
@@ -32,8 +45,13 @@ def complete(
         ),
     ] = "sample",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Completions of each row.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File: .csv, .parquet, .feather, .npy, or .png for images.")
+    ] = None,
     safe: Safe = False,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     part: Part = "test",
     seed: Seed = 0,
     device: Device = "auto",
@@ -46,7 +64,9 @@ def complete(
     cell by itself, or where its density is highest; the mean that of each cell by itself, of counts and
     pixels the nearest whole number, of categories, which have none, the most probable one. Samples and modes
     have the resolution of the data, such as two decimals, and so have means where it is whole numbers; cells
-    that are known stay as they are.
+    that are known stay as they are. Of a CSV file all but what is filled is written byte for byte as it was:
+    columns that the model does not know, quotes, spaces, ends of lines; of Parquet and Feather files types of
+    columns stay.
 
     Examples:
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from squircuit.cli.arguments import DATA_SETS, Json, one_of
+from squircuit.cli.arguments import DATA_SETS, Delimiter, Encoding, Header, Json, one_of
 from squircuit.cli.commands.work import done_by
 
 Name = Annotated[
@@ -73,6 +73,9 @@ def verify_(name: Name, folder: Folder = None, as_json: Json = False) -> None:
 def show(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file, a folder of images, or a name.")],
     columns: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE", help="Type of a column.")] = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """The columns of a file and the types that are inferred for them.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from squircuit import presets
-from squircuit.cli.arguments import DataName, Device, Json, Quiet, one_of
+from squircuit.cli.arguments import DataName, Delimiter, Device, Encoding, Header, Json, Quiet, one_of
 from squircuit.cli.commands.work import done_by
 
 
@@ -55,6 +55,9 @@ def fit(
     minutes: Annotated[
         float | None, typer.Option(help="Of the search for a table's density; default by its size.")
     ] = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

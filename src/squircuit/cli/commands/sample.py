@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from squircuit.cli.arguments import Device, Json, ModelFile, Quiet, Safe, Seed
+from squircuit.cli.arguments import (
+    Delimiter,
+    Device,
+    Encoding,
+    Header,
+    Json,
+    ModelFile,
+    Quiet,
+    Safe,
+    Seed,
+)
 from squircuit.cli.commands.work import done_by
 
 
@@ -18,8 +28,13 @@ def sample(
         int, typer.Option("-n", "--count", min=0, help="Samples; with --given for each of its rows.")
     ] = 64,
     given: Annotated[str | None, typer.Option(help="File of rows whose empty cells are to be drawn.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File: .csv, .parquet, .feather, .npy, or .png for images.")
+    ] = None,
     safe: Safe = False,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     seed: Seed = 0,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -28,6 +43,7 @@ def sample(
     """Exact samples, in the words of the data; without --out as CSV on standard output.
 
     Numbers have the resolution of the data, such as two decimals; those of --given stay as they are.
+    --delimiter, --no-header and --encoding are of --given and of what is written as CSV.
 
     Examples:
 

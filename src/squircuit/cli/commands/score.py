@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Quiet, Safe, Seed
+from squircuit.cli.arguments import (
+    DataName,
+    Delimiter,
+    Device,
+    Encoding,
+    Header,
+    Json,
+    ModelFile,
+    Part,
+    Quiet,
+    Safe,
+    Seed,
+)
 from squircuit.cli.commands.work import done_by
 
 
@@ -15,12 +27,17 @@ from squircuit.cli.commands.work import done_by
 def score(
     model: ModelFile,
     data: DataName,
-    out: Annotated[Path | None, typer.Option(help="File for log p of every row: .csv or .npy.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for log p of every row: .csv, .parquet, .feather, .npy, or -.")
+    ] = None,
     missing: Annotated[
         list[str] | None,
         typer.Option(help="Marginalise a column, or of images left, right, top, bottom, center, random:P."),
     ] = None,
     safe: Safe = False,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     part: Part = "test",
     device: Device = "auto",
     seed: Seed = 0,

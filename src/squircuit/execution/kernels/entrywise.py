@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 MOST = 4
 BLOCK = 1024
@@ -17,11 +17,7 @@ BLOCK = 1024
 
 def usable(tensors: list[Tensor]) -> bool:
     """The kernels can serve: two to four factors, contiguous complex64 on a CUDA device."""
-    return (
-        triton is not None
-        and 2 <= len(tensors) <= MOST
-        and all(t.is_cuda and t.dtype == torch.complex64 and t.is_contiguous() for t in tensors)
-    )
+    return 2 <= len(tensors) <= MOST and can_serve(torch.complex64, *tensors)
 
 
 def product(factors: list[Tensor]) -> Tensor:

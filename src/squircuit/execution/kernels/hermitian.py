@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 TILE, DEPTH = 64, 32
 LEAST_ROWS = 128  # below, half of the tiles is not a saving
@@ -18,11 +18,7 @@ LEAST_ROWS = 128  # below, half of the tiles is not a saving
 
 def usable(a: Tensor, b: Tensor) -> bool:
     """The kernel can serve: contiguous complex64 matrices with many rows on a CUDA device."""
-    return (
-        triton is not None
-        and a.shape[1] >= LEAST_ROWS
-        and all(m.is_cuda and m.dtype == torch.complex64 and m.is_contiguous() for m in (a, b))
-    )
+    return a.shape[1] >= LEAST_ROWS and can_serve(torch.complex64, a, b)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 
 def usable(table: Tensor) -> bool:
     """The kernels can serve this table, (F, K, V): contiguous complex64 on a CUDA device."""
-    return triton is not None and table.is_cuda and table.dtype == torch.complex64 and table.is_contiguous()
+    return can_serve(torch.complex64, table)
 
 
 def gather(table: Tensor, x: Tensor) -> Tensor:

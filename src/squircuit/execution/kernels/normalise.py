@@ -1,6 +1,6 @@
 """Kernel that scales the outputs of layers to norm 1 and keeps their log-scales, in one launch.
 
-Twin: the plain half of ``scaled.normalise``. Contract: the same result up to the order of summation, for
+Twin: the plain half of ``log_scales.normalise``. Contract: the same result up to the order of summation, for
 contiguous float32 planes on a CUDA device.
 """
 
@@ -9,19 +9,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 MOST_SCALES = 4
 
 
 def usable(out: Tensor, values: Tensor, scales: list[Tensor]) -> bool:
     """The kernel can serve these: float32 on a CUDA device, at most four factors' scales."""
-    tensors = [out, values, *scales]
-    return (
-        triton is not None
-        and len(scales) <= MOST_SCALES
-        and all(t.is_cuda and t.dtype == torch.float32 and t.is_contiguous() for t in tensors)
-    )
+    return len(scales) <= MOST_SCALES and can_serve(torch.float32, out, values, *scales)
 
 
 def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) -> Tensor:

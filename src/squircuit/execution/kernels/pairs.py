@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 LEAST_UNITS, MOST_UNITS = 32, 128  # rows of W: with fewer the twin is faster, more do not fit the registers
 HOPPER = 9  # compute capability
@@ -22,10 +22,9 @@ PROGRAMS = 528  # that the gradient of a tied weight is spread over: four for ea
 def usable(weight: Tensor, factors: list[Tensor]) -> bool:
     """The kernels can serve: complex planes in single precision on a Hopper device, TF32 allowed."""
     return (
-        triton is not None
+        can_serve(torch.float32, weight, *factors)
         and weight[0].numel() < 1 << 31  # places in a matrix are numbers of 32 bits
         and LEAST_UNITS <= weight.shape[1] <= MOST_UNITS
-        and all(t.is_cuda and t.dtype == torch.float32 and t.is_contiguous() for t in (weight, *factors))
         and factors[0].shape[2] == 2
         and torch.backends.cuda.matmul.allow_tf32
         and torch.cuda.get_device_capability(weight.device)[0] == HOPPER

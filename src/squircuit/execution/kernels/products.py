@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 MOST_FACTORS = 4  # of an entrywise product
 MOST_UNITS = 64  # of the second factor of a Kronecker product, held in registers
@@ -18,9 +18,7 @@ MOST_UNITS = 64  # of the second factor of a Kronecker product, held in register
 
 def usable(kind: str, factors: list[Tensor]) -> bool:
     """The kernels can serve these factors: complex planes in single precision on a CUDA device."""
-    if triton is None or not all(
-        f.is_cuda and f.dtype == torch.float32 and f.is_contiguous() and f.shape[-2] == 2 for f in factors
-    ):
+    if not (can_serve(torch.float32, *factors) and all(factor.shape[-2] == 2 for factor in factors)):
         return False
     if kind == "kronecker" and len(factors) > 1:
         return len(factors) == 2 and factors[1].shape[1] <= MOST_UNITS

@@ -30,7 +30,7 @@ class Snapshot:
         network: of the plan; it finds the weights of a group.
         schedules: of the plan, remembered from query to query.
         stacks: the weights in the order of the plan, all complex where the circuit is.
-        mixture: π, (R,).
+        root_shares: π, the shares of the root units, (R,).
         components: how many of the R root units belong to each of the circuits that are mixed.
         family_values: learnable parameters of a group's families.
         is_normalised: (U1)–(U3) hold: the message of a marginalised layer is the identity.
@@ -41,7 +41,7 @@ class Snapshot:
     network: Network
     schedules: Schedules
     stacks: list[Tensor]
-    mixture: Tensor
+    root_shares: Tensor
     components: tuple[int, ...]
     family_values: FamilyValues
     is_normalised: bool
@@ -52,21 +52,25 @@ class Snapshot:
         return self.network.plan
 
     @property
+    def real(self) -> torch.dtype:
+        """float32 or float64, the precision that queries compute in."""
+        return self.root_shares.dtype
+
+    @property
     def dtype(self) -> torch.dtype:
-        """Of messages: complex where the circuit is."""
-        real = self.mixture.dtype
-        return real.to_complex() if self.circuit.is_complex else real
+        """The type of messages: complex where the circuit is."""
+        return self.real.to_complex() if self.circuit.is_complex else self.real
 
     @property
     def device(self) -> torch.device:
-        return self.mixture.device
+        return self.root_shares.device
 
     def detached(self) -> Snapshot:
-        """The same without gradients of the weights."""
+        """The same snapshot without gradients of the weights."""
         return self._mapped(constant)
 
     def doubled(self) -> Snapshot:
-        """The same in double precision."""
+        """The same snapshot in double precision."""
         return self._mapped(double)
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Snapshot:
@@ -74,7 +78,7 @@ class Snapshot:
             return {name: change(value) for name, value in self.family_values(group).items()}
 
         stacks = [change(stack) for stack in self.stacks]
-        return replace(self, stacks=stacks, mixture=change(self.mixture), family_values=family_values)
+        return replace(self, stacks=stacks, root_shares=change(self.root_shares), family_values=family_values)
 
     def schedule(self, missing: Tensor, weighted: frozenset[int] = frozenset()) -> Schedule:
         """The steps of a query for rows (n, d) that lack some variables.
@@ -175,25 +179,26 @@ class CompiledStructure:
     def direct(
         self,
         stacks: list[Tensor],
-        mixture: Tensor,
+        root_shares: Tensor,
         family_values: FamilyValues,
         is_normalised: bool,
     ) -> Snapshot:
         """The circuit as it is, with these weights."""
         place = self.structure, self.network, self.schedules
-        return Snapshot(*place, stacks, mixture, self.components, family_values, is_normalised)
+        return Snapshot(*place, stacks, root_shares, self.components, family_values, is_normalised)
 
-    def joined(self, circuit: Circuit, mixture: Tensor) -> Snapshot:
+    def joined(self, circuit: Circuit, root_shares: Tensor) -> Snapshot:
         """The joined circuit, with the weights that belong to the circuit's."""
         assert self.joined_circuit is not None
         weights, log_scales = self.joined_circuit.weights(circuit)
-        dtype = mixture.dtype.to_complex() if self.structure.is_complex else mixture.dtype
+        real = root_shares.dtype
+        dtype = real.to_complex() if self.structure.is_complex else real
         stacks = [torch.stack([weights[n].to(dtype) for n in s.parameters]) for s in self.network.plan.stacks]
 
         def family_values(group: InputGroup) -> Mapping[str, Tensor]:
             return {role: torch.stack([weights[n] for n in names]) for role, names in group.learnt.items()}
 
-        return replace(self.direct(stacks, mixture, family_values, False), log_scales=log_scales)
+        return replace(self.direct(stacks, root_shares, family_values, False), log_scales=log_scales)
 
 
 def constant(value: Tensor) -> Tensor:

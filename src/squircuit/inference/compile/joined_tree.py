@@ -20,7 +20,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.circuits.balance import balanced_matrix, power_of_two, product_exponents
-from squircuit.circuits.layers import have_same_functions, is_product
+from squircuit.circuits.layers import factor_units, have_same_functions, is_product
 from squircuit.errors import StructureError
 from squircuit.families import Concatenated, Family
 from squircuit.regions.scope import Scope
@@ -180,21 +180,17 @@ class JoinedTree:
             layer = layer.inputs[0]
         if layer in maps:
             return weight @ maps[layer]
-        index = torch.tensor(self._places(layer), device=weight.device)
+        index = self._places(layer).to(weight.device)
         return weight.new_zeros(len(weight), self._columns(layer.scope)).index_add(1, index, weight)
 
-    def _places(self, layer: Layer) -> list[int]:
-        """The column of every unit of a product."""
-        by_scope = {item.scope: i for i, item in enumerate(layer.inputs)}
-        places = []
-        for unit in range(layer.units):
-            units = _unravelled(layer, unit)
-            column = 0
-            for scope in self._parts[layer.scope]:
-                i = by_scope[scope]
-                column = column * self._width(scope) + self._starts[layer.inputs[i]] + units[i]
-            places.append(column)
-        return places
+    def _places(self, layer: Layer) -> Tensor:
+        """The column of every unit of a product: (K,)."""
+        pairs = zip(layer.inputs, factor_units(layer), strict=True)
+        places = {item.scope: self._starts[item] + units for item, units in pairs}
+        column = torch.zeros(layer.units, dtype=torch.long)
+        for scope in self._parts[layer.scope]:
+            column = column * self._width(scope) + places[scope]
+        return column
 
 
 def _require_single_variables(circuit: Circuit) -> None:
@@ -230,17 +226,6 @@ def _families(circuit: Circuit) -> dict[int, list[Input]]:
 def _splits(circuit: Circuit) -> dict[Scope, list[Scope]]:
     products = (layer for layer in circuit.layers if is_product(layer) and len(layer.inputs) > 1)
     return {layer.scope: sorted((item.scope for item in layer.inputs), key=min) for layer in products}
-
-
-def _unravelled(layer: Layer, unit: int) -> list[int]:
-    """The unit of each input whose product a unit is."""
-    if not isinstance(layer, Kronecker):
-        return [unit] * len(layer.inputs)
-    units = []
-    for item in reversed(layer.inputs):
-        unit, place = divmod(unit, item.units)
-        units.append(place)
-    return units[::-1]
 
 
 def _matrix(circuit: Circuit, layer: Sum | Input, like: Tensor) -> Tensor:

@@ -28,15 +28,19 @@ from typing import TypeAlias, final
 import torch
 from torch import Tensor
 
-from squircuit.execution.plan import Branch, InputGroup, Key, ProductGroup, SumGroup, Use
+from squircuit.execution.plan import Branch, InputGroup, Key, ProductGroup, SumGroup
 from squircuit.inference.compile.schedule import Form
 from squircuit.inference.evidence import Evidence, distinct_masks
 from squircuit.inference.sampling.draws import InputDraws, draw_index, squares
 from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward import contraction
-from squircuit.inference.upward.block_inputs import block_family
-from squircuit.inference.upward.inputs import evaluate_group, input_weight
-from squircuit.inference.upward.learnt_values import layer_values
+from squircuit.inference.upward.input_layers import (
+    block_family,
+    evaluate_group,
+    input_weight,
+    layer_values,
+    layer_weight,
+)
 from squircuit.inference.upward.messages import messages
 
 Visit: TypeAlias = Generator["Visit", Tensor | None, Tensor | None]  #: asks for visits of layers below
@@ -100,7 +104,7 @@ class Walk:
 
     @cached_property
     def _lacks(self) -> list[bool]:
-        """Of every variable, whether some row lacks it."""
+        """Whether some row lacks it, for every variable."""
         flags: list[bool] = self.missing.any(dim=0).tolist()
         return flags
 
@@ -155,7 +159,8 @@ class Walk:
         if isinstance(group, InputGroup):
             return None if spared is not None else self._draw(group, fold, environment)
         branches = group.branches if isinstance(group, SumGroup) else (group.branch,)
-        weight = self._weight(group.weight, fold) if isinstance(group, SumGroup) else None
+        snapshot = self.messages.snapshot
+        weight = layer_weight(snapshot, group.weight, fold) if isinstance(group, SumGroup) else None
         amplitude = environment if weight is None else environment @ weight  # (B, columns)
         if len(branches) > 1:
             return (yield from self._alternatives(key, branches, environment, amplitude, spared))
@@ -212,11 +217,6 @@ class Walk:
         seen = tensor if self.messages.form(key) is Form.IDENTITY else self.messages.root(key).mT @ tensor
         column = draw_index(_masses(seen), self.uniform())
         return _normalised(tensor.gather(2, column[:, None, None].expand(-1, key[0], 1)).squeeze(2))
-
-    def _weight(self, use: Use, fold: int) -> Tensor:
-        """One layer's weight: (K, columns)."""
-        place = 0 if use.is_tied else fold if use.index is None else use.index[fold]
-        return self.messages.snapshot.stacks[use.stack][place]
 
     # ------------------------------------------------------------------ sums of several inputs
 

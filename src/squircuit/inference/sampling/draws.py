@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -11,11 +10,12 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.plan import InputGroup
+from squircuit.families.cache import kept
 from squircuit.families.domain import Finite
 from squircuit.families.quadrature import POINTS, gauss_legendre, halve
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.contraction import as_reals
-from squircuit.inference.upward.inputs import evaluate_group, plain, state_table
+from squircuit.inference.upward.input_layers import evaluate_group, plain, state_table
 from squircuit.inference.upward.quadrature import Nodes, breakpoints
 
 ROUNDING = 4e-16
@@ -61,7 +61,7 @@ class Points:
         return draw_point(density, self.panels, uniform, rows)
 
     def nodes(self, variable: int) -> Nodes:
-        """The same for :mod:`squircuit.inference.marginals`."""
+        """The points as nodes, as :mod:`squircuit.inference.marginals` needs them."""
         weights = self.weights[None, None]
         return Nodes({variable: 0}, (len(self.x),), self.x.unsqueeze(0), weights, (0,))
 
@@ -252,33 +252,33 @@ def _chebyshev_terms(t: Tensor, count: int) -> Tensor:
     return torch.cos(k * torch.acos(t.clamp(-1, 1)).unsqueeze(1))
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _weights() -> Tensor:
     return torch.from_numpy(np.polynomial.legendre.leggauss(POINTS)[1])
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _chebyshev() -> Tensor:
     """From values at the nodes to Chebyshev coefficients: (20, 20)."""
     nodes = np.polynomial.legendre.leggauss(POINTS)[0]
     return torch.from_numpy(np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, POINTS - 1)))
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _antiderivative() -> Tensor:
     """From values at the nodes to the Chebyshev coefficients of the integral from −1: (21, 20)."""
     integrals = [np.polynomial.chebyshev.chebint(row, lbnd=-1) for row in np.eye(POINTS)]
     return torch.from_numpy(np.stack(integrals, axis=1)) @ _chebyshev()
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _knots() -> Tensor:
     """−1, the nodes, 1: (22,)."""
     nodes = np.polynomial.legendre.leggauss(POINTS)[0]
     return torch.from_numpy(np.concatenate([[-1.0], nodes, [1.0]]))
 
 
-@lru_cache(maxsize=1)
+@kept(1)
 def _at_knots() -> Tensor:
     """From Chebyshev coefficients of an integral to its values at the knots: (22, 21)."""
     return torch.from_numpy(np.polynomial.chebyshev.chebvander(_knots().numpy(), POINTS))

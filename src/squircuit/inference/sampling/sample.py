@@ -10,6 +10,7 @@ from torch import Tensor
 from squircuit.errors import ParameterError, is_whole
 from squircuit.execution.precision import tf32
 from squircuit.execution.threads import SMALL, fitting_threads
+from squircuit.families.base import largest_scale
 from squircuit.families.quadrature import POINTS
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks, is_discrete, require_positive
@@ -19,7 +20,6 @@ from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.messages import Messages, log_total, messages
 from squircuit.inference.upward.quadrature import breakpoints
-from squircuit.inference.upward.scaled_message import largest_scale
 from squircuit.progress import steps
 
 MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
@@ -135,7 +135,7 @@ def _root_units(found: Messages, rows: Tensor, uniform: Tensor) -> tuple[Tensor,
     """For each sample a root layer and a unit in it, drawn by π_r R_rr: (B,) twice."""
     roots = found.root_squares()
     squares, scales = (torch.cat(parts, dim=1) for parts in zip(*roots, strict=True))
-    terms = squares.clamp_min(0) * found.snapshot.mixture
+    terms = squares.clamp_min(0) * found.snapshot.root_shares
     largest = largest_scale(torch.where(terms > 0, scales, -torch.inf), dim=1).unsqueeze(1)
     masses = torch.where(terms > 0, terms * (scales - largest).exp(), 0.0)
     chosen = draw_index(masses[rows], uniform)
@@ -148,4 +148,4 @@ def _dtype(snapshot: Snapshot, evidence: Evidence) -> torch.dtype:
     """Integers if all variables are discrete; else at least the precision of model and evidence."""
     if is_discrete(snapshot.circuit):
         return torch.int64
-    return torch.promote_types(snapshot.mixture.dtype, evidence.x.dtype)
+    return torch.promote_types(snapshot.real, evidence.x.dtype)

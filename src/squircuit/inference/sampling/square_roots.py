@@ -32,7 +32,7 @@ class SquareRoots:
         self.scopes: Mapping[Key, Scope] = self.snapshot.schedules.scopes
 
     def take(self, samples: Tensor) -> SquareRoots:
-        """For some of the samples."""
+        """The messages for some of the samples."""
         rows = samples if self.rows is None else self.rows[samples]
         return SquareRoots(self.messages, rows)
 

@@ -66,7 +66,7 @@ def block_size(device: torch.device) -> int:
 
 
 def _is_cheaper_together(snapshot: Snapshot, evidence: Evidence, masks: list[tuple[Tensor, Tensor]]) -> bool:
-    """By the number of multiplications and of steps, taking the first mask for a typical one."""
+    """Whether joint steps cost less, the first mask being taken for a typical one."""
     alone = snapshot.schedule(masks[0][0].unsqueeze(0))
     joint = snapshot.schedule(evidence.missing)
     step = STEP_COST.get(evidence.x.device.type, STEP_COST["cuda"])

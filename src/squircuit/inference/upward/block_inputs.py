@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.plan import InputGroup
-from squircuit.families import BlockFamily, MultivariateGaussian, OrthonormalisedBlock
+from squircuit.families import MultivariateGaussian, OrthonormalisedBlock
 from squircuit.families.block import places
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks
@@ -23,7 +23,7 @@ from squircuit.inference.upward.gaussian_terms import (
     terms_of_units,
     transform_of,
 )
-from squircuit.inference.upward.learnt_values import layer_values
+from squircuit.inference.upward.input_layers import block_family, layer_values
 
 
 @final
@@ -110,7 +110,7 @@ class BlockInputs:
     def _pairs(
         self, group: InputGroup, fold: int, x: Tensor, observed: Sequence[bool]
     ) -> tuple[Tensor, Tensor]:
-        """Of rows of one pattern."""
+        """∫ f_j f_k* over what is missing, for rows of one pattern: R (b, n, n) and s (b,)."""
         values = layer_values(self.snapshot, group, fold)
         if not self.functions or not self._asked(group, fold, observed)[0]:
             return block_family(group).pair_integrals(x, observed, values)
@@ -126,7 +126,7 @@ class BlockInputs:
     def _asked(
         self, group: InputGroup, fold: int, observed: Sequence[bool]
     ) -> tuple[list[int], list[Any], list[Function]]:
-        """Of missing coordinates with a function: place among those missing, transform, function."""
+        """The missing coordinates with a function: place among those missing, transform, function."""
         base, variables = gaussians_of(group), group.blocks[fold]
         _, left = places(observed)
         asked = [(i, v) for i, v in enumerate(left) if variables[v] in self.functions]
@@ -137,9 +137,3 @@ class BlockInputs:
         """Results of some rows each, in the order of the rows."""
         rows, parts = zip(*found, strict=True)
         return torch.cat(parts)[torch.cat(rows).argsort()]
-
-
-def block_family(group: InputGroup) -> BlockFamily:
-    """The functions of a group over blocks of variables."""
-    assert isinstance(group.family, BlockFamily)
-    return group.family

@@ -17,7 +17,8 @@ from squircuit.execution.plan import InputGroup
 from squircuit.inference.compile.compiled_circuit import Snapshot, constant
 from squircuit.inference.evidence import Evidence, require_positive
 from squircuit.inference.upward.contraction import as_reals
-from squircuit.inference.upward.inputs import InputMessages, evaluate_group, plain
+from squircuit.inference.upward.input_layers import evaluate_group, plain
+from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.messages import log_total
 from squircuit.inference.upward.mixed import MixedMessages
 from squircuit.inference.upward.quadrature import Nodes

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import final
 
 import torch
 from torch import Tensor
 
-from squircuit.execution.inputs import evaluate_inputs, input_norms
+from squircuit.execution.inputs import functions_gram, input_norms
 from squircuit.execution.plan import InputGroup, Slots
-from squircuit.families import Categorical, MultivariateGaussian
+from squircuit.families import MultivariateGaussian
+from squircuit.families.base import largest_scale
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.block_inputs import BlockInputs
 from squircuit.inference.upward.contraction import outer
 from squircuit.inference.upward.gaussian_terms import Function
-from squircuit.inference.upward.learnt_values import function_values, layer_values, place
+from squircuit.inference.upward.input_layers import (
+    evaluate_group,
+    evaluate_units,
+    function_values,
+    group_weight,
+    input_weight,
+    layer_values,
+    plain,
+)
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import Message, rescaled, rescaled_units, squared
 
@@ -57,15 +66,17 @@ class InputMessages:
         return rescaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
 
     def _reference(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
-        """Of some variables; ``scale`` is that of the input layer which asks first, and often of all of them.
+        """The log-scale that is taken out of some variables.
+
+        ``scale`` is that of the input layer which asks first, and often of all of them.
 
         Where layers are over different blocks, nothing can be taken out of all of them.
         """
         if variables not in self.references:
             if not self.snapshot.has_one_block(variables):
                 return torch.zeros_like(scale.detach().double())
-            largest = reduce(torch.maximum, self._other_scales(variables), self._own_scale(variables, scale))
-            self.references[variables] = torch.where(largest == -torch.inf, 0.0, largest)
+            scales = [self._own_scale(variables, scale), *self._other_scales(variables)]
+            self.references[variables] = largest_scale(torch.stack(scales), dim=0)
         return self.references[variables]
 
     def _own_scale(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
@@ -83,16 +94,22 @@ class InputMessages:
         """The log-scales of the input layers over some variables, (B,) each, where they may differ."""
         variable = variables[0]
         layers = self.snapshot.inputs[variable]
-        if layers[0][0].is_block:
+        if any(group.is_block for group, _ in layers):
             if len(layers) > 1:
-                yield from (self._block_scale(group, fold) for group, fold in layers)
+                yield from (self._present_scale(variable, group, fold) for group, fold in layers)
             return
         is_learnt = any(self.snapshot.family_values(group) for group, _ in layers)
         if len(layers) == 1 or (not is_learnt and len({group.family for group, _ in layers}) == 1):
             return
         for group, fold in layers:
-            x = self.x[:, variable].detach().double()
-            yield group.family.evaluate_scaled(x, layer_values(self.snapshot, group, fold))[1].detach()
+            yield self._present_scale(variable, group, fold)
+
+    def _present_scale(self, variable: int, group: InputGroup, fold: int) -> Tensor:
+        """The log-scale of a layer over a block, or over a variable alone: (B,)."""
+        if group.is_block:
+            return self._block_scale(group, fold)
+        x = self.x[:, variable].detach().double()
+        return group.family.evaluate_scaled(x, layer_values(self.snapshot, group, fold))[1].detach()
 
     def reference_table(self) -> Tensor:
         """What was taken out of p(y), twice the references of observed variables: (B, d) float64."""
@@ -146,7 +163,7 @@ class InputMessages:
 
     @cached_property
     def _missing_in(self) -> list[tuple[bool, bool]]:
-        """Of every variable, whether all rows lack it, and whether some do."""
+        """Whether all rows lack it, and whether some do, for every variable."""
         return list(zip(self.missing.all(dim=0).tolist(), self.missing.any(dim=0).tolist(), strict=True))
 
     def _unit_squares(self, group: InputGroup, folds: Slots) -> Message:
@@ -157,7 +174,7 @@ class InputMessages:
         value, scale = evaluate_units(self.snapshot, group, folds, x)  # (F, K, B) twice
         largest = torch.where(value == 0, -torch.inf, scale).amax(dim=1)
         taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
-        real = self.snapshot.mixture.dtype
+        real = self.snapshot.real
         squares = rescaled_units((value * value.conj()).real)
         return Message(squares.value.to(real), squares.scale + 2 * (scale - torch.stack(taken).unsqueeze(1)))
 
@@ -169,7 +186,7 @@ class InputMessages:
 
     def _norms(self, group: InputGroup, folds: Slots) -> Tensor:
         """∫ |ℓ_k|², the diagonal of W (∫ φ φᴴ) Wᴴ: (F, K, 1)."""
-        like = self.snapshot.mixture
+        like = self.snapshot.root_shares
         if self.snapshot.is_normalised:
             return like.new_ones(len(folds), group.units, 1)
         weight = None if group.weight is None else group_weight(self.snapshot, group, folds)
@@ -193,9 +210,8 @@ class InputMessages:
         if self.snapshot.is_normalised:
             identity = torch.eye(group.units, dtype=self.snapshot.dtype, device=self.snapshot.device)
             return identity.expand(len(folds), 1, -1, -1)
-        functions = function_grams(self.snapshot, group, folds).to(
-            device=self.snapshot.device, dtype=self.snapshot.dtype
-        )
+        values = function_values(self.snapshot, group, folds)
+        functions = functions_gram(group, values, self.snapshot.device).to(self.snapshot.dtype)
         weight = input_weight(self.snapshot, group, folds)
         gram = functions if weight is None else weight @ functions @ weight.mH
         return gram.expand(len(folds), -1, -1).unsqueeze(1)
@@ -221,7 +237,7 @@ class InputMessages:
         there = logs > -torch.inf
         held = torch.where(there, logs, 0.0).detach()
         value = torch.where(there, (torch.where(there, logs, 0.0) - held).exp(), 0.0)  # 1, with its gradient
-        value = value.mT.to(self.snapshot.mixture.dtype)
+        value = value.mT.to(self.snapshot.real)
         if weighted and self.functions:
             value = value * torch.stack([self.blocks.averages(group, f) for f in folds]).mT.to(value)
         elif weighted:
@@ -250,64 +266,3 @@ class InputMessages:
     def _watch(self, group: InputGroup, fold: int, value: Tensor) -> Tensor:
         self.watched[group, fold] = value.detach().requires_grad_()
         return self.watched[group, fold]
-
-
-def evaluate_group(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> Message:
-    """W φ(x) of some input layers: (F, B) → (F, K, B) in the circuit's dtype, and log-scales (F, B)."""
-    weight = None if group.weight is None else group_weight(snapshot, group, folds)
-    values = function_values(snapshot, group, folds)
-    x = x.double() if x.is_floating_point() else x  # until locations have been subtracted
-    planes, scale = evaluate_inputs(group, x, weight, values, snapshot.dtype, exact_scale=True)
-    complete = planes.shape[2] == 2
-    value = torch.complex(planes[:, :, 0], planes[:, :, 1]) if complete else planes.squeeze(2)
-    return Message(
-        value, snapshot.mixture.new_zeros(value.shape[0], value.shape[2]) if scale is None else scale
-    )
-
-
-def evaluate_units(snapshot: Snapshot, group: InputGroup, folds: Slots, x: Tensor) -> tuple[Tensor, Tensor]:
-    """φ(x) of input layers without weight, a scale for each function: (F, B) → (F, K, B) twice, double."""
-    values = function_values(snapshot, group, folds)
-    if values:
-        found = torch.func.vmap(group.family.evaluate_separately)(x, values)
-    else:
-        found = group.family.evaluate_separately(x)
-    return found[0].mT, found[1].mT
-
-
-def plain(message: Message) -> Tensor:
-    """Vectors without a scale, (F, K, B), for points that are not far from where the density is."""
-    return message.value * message.scale.exp().to(message.value.real.dtype).unsqueeze(1)
-
-
-def state_table(snapshot: Snapshot, group: InputGroup, fold: int) -> Tensor | None:
-    """W of an input layer whose functions are the deltas of its states, (K, states): its values there."""
-    if not isinstance(group.family, Categorical):
-        return None
-    if group.weight is None:
-        return torch.eye(group.units, dtype=snapshot.dtype, device=snapshot.device)
-    use = group.weight
-    place = 0 if use.is_tied else fold if use.index is None else use.index[fold]
-    return snapshot.stacks[use.stack][place, group.first_row : group.first_row + group.units]
-
-
-def group_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
-    """The stacked weights of some input layers, all rows: (F or 1, rows, n)."""
-    assert group.weight is not None
-    weight = snapshot.network.weight(snapshot.stacks, group.weight)
-    return weight if group.weight.is_tied else weight[place(folds)]
-
-
-def input_weight(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor | None:
-    """W of some input layers: (F or 1, K, n), or None where they are the functions themselves."""
-    if group.weight is None:
-        return None
-    return group_weight(snapshot, group, folds)[:, group.first_row : group.first_row + group.units]
-
-
-def function_grams(snapshot: Snapshot, group: InputGroup, folds: Slots) -> Tensor:
-    """∫ φ φᴴ: (F or 1, n, n)."""
-    values = function_values(snapshot, group, folds)
-    if not values or group.family.is_orthonormal:
-        return group.family.gram().unsqueeze(0)
-    return torch.func.vmap(group.family.gram)(values)

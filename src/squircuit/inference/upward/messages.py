@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.plan import Branch, InputGroup, SumGroup
+from squircuit.families.base import largest_scale
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.compile.schedule import Form, Schedule, Source, Step
 from squircuit.inference.evidence import Evidence
@@ -28,7 +30,6 @@ from squircuit.inference.upward.scaled_message import (
     Message,
     added,
     joined,
-    largest_scale,
     ratio,
     rescaled,
     rescaled_units,
@@ -100,7 +101,7 @@ class Messages:
         return Message(value.index_select(0, index), scale.index_select(0, index))
 
     def _root(self, width: int, source: Source) -> tuple[Tensor, Tensor]:
-        rows, like = len(self.inputs.x), self.snapshot.mixture
+        rows, like = len(self.inputs.x), self.snapshot.root_shares
         if source.form is Form.IDENTITY:
             return like.new_ones(rows, width), like.new_zeros(rows, width, dtype=torch.float64)
         value, scale = self.squares(source)
@@ -147,7 +148,7 @@ class Messages:
         """
         size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
         largest = torch.linalg.vector_norm(size, dim=2).amax(dim=1, keepdim=True).log()  # (F or 1, 1)
-        limit = math.log(CANCELLED[self.snapshot.mixture.dtype])
+        limit = math.log(CANCELLED[self.snapshot.real])
         self.doubtful |= (shrunk - 2 * largest < limit).any(dim=0)
 
     def _vector(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
@@ -174,7 +175,7 @@ class Messages:
         """W (R₁ ⊗ … ⊗ R_N) Wᴴ, or with ⊙; of a step of squares its diagonal alone, (F, K, B or 1)."""
         vectors: dict[int, Tensor] = {}
         matrices: dict[int, Tensor] = {}
-        scales = [self.snapshot.mixture.new_zeros(len(step.folds), 1)]
+        scales = [self.snapshot.root_shares.new_zeros(len(step.folds), 1)]
         for i, source in enumerate(sources):
             if source.form is Form.VECTOR:
                 vectors[i], scale = self.read(source)
@@ -221,7 +222,7 @@ class Messages:
     def _product_of_squares(self, step: Step) -> Message:
         """∏_i ∫ |ℓ_i|², unit by unit or of every combination of units; an identity has squares of 1."""
         (branch,), (sources,) = step.branches, step.sources
-        one = self.snapshot.mixture.new_ones(())
+        one = self.snapshot.root_shares.new_ones(())
         found = [
             Message(one.expand(1, k, 1), one.double().log().expand(1, k, 1))
             if source.form is Form.IDENTITY
@@ -342,7 +343,7 @@ def log_totals(found: Roots) -> Tensor:
 
 def _totals(found: Roots) -> tuple[Tensor, Tensor]:
     """Σ_r π_r R_rr over the root units of each of the M circuits as t and s with t·e^s: (B, M) each."""
-    mixture = torch.split(found.snapshot.mixture, list(found.snapshot.components))
+    mixture = torch.split(found.snapshot.root_shares, list(found.snapshot.components))
     parts = [
         _weighted_sum(squares * pi, scale)
         for (squares, scale), pi in zip(found.root_squares(), mixture, strict=True)
@@ -351,9 +352,9 @@ def _totals(found: Roots) -> tuple[Tensor, Tensor]:
 
 
 def _log_of(total: Tensor, scale: Tensor) -> Tensor:
-    positive = (total > 0) & (scale > -torch.inf)
-    logarithm = torch.where(positive, total, 1.0).log() + torch.where(positive, scale, 0.0)
-    return torch.where(positive, logarithm, -torch.inf).to(total.dtype)
+    there = scale > -torch.inf
+    logarithm = log_or_nothing(torch.where(there, total, 0.0)) + torch.where(there, scale, 0.0)
+    return logarithm.to(total.dtype)
 
 
 def _weighted_sum(terms: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:

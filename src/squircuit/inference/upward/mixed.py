@@ -184,7 +184,7 @@ class MixedMessages:
         """Vectors, matrices and the log-scale of all together in rows with the same pattern."""
         vectors: dict[int, Tensor] = {}
         matrices: dict[int, Tensor] = {}
-        scale = self.snapshot.mixture.new_zeros(len(rows))
+        scale = self.snapshot.root_shares.new_zeros(len(rows))
         for i, (key, shows) in enumerate(zip(keys, pattern, strict=True)):
             if shows == SHOWN:
                 value, scales = self._vector(key)
@@ -212,7 +212,7 @@ class MixedMessages:
     @torch.no_grad()
     def _doubt(self, rows: NDArray[np.int64], size: Tensor, largest: Tensor) -> None:
         """Where W R Wᴴ is much smaller than W and R are: see :class:`Messages`."""
-        limit = CANCELLED[self.snapshot.mixture.dtype] * size
+        limit = CANCELLED[self.snapshot.root_shares.dtype] * size
         self.doubtful[self._index(rows)] |= largest < limit
 
     def _index(self, rows: NDArray[np.int64]) -> Tensor:

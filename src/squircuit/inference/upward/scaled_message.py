@@ -15,6 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from squircuit.families.base import largest_scale
+
 
 class Message(NamedTuple):
     """What layers send, one of
@@ -80,12 +82,6 @@ def added(parts: list[Message], *, matrix: bool, through_zeros: bool) -> Message
         total = term if total is None else total + term
     assert total is not None
     return Message(total, largest)
-
-
-def largest_scale(counted: Tensor, dim: int) -> Tensor:
-    """The scale of what is added up: the largest of terms that are not zero; 0 where all are."""
-    largest = counted.amax(dim=dim)
-    return torch.where(largest == -torch.inf, 0.0, largest)
 
 
 def ratio(scale: Tensor, largest: Tensor, real: torch.dtype) -> Tensor:

@@ -20,16 +20,21 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from squircuit.execution.log_scales import log_or_nothing
+from squircuit.execution.inputs import functions_gram
+from squircuit.execution.log_scales import log_or_nothing, log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, ProductGroup, SumGroup
 from squircuit.families import Categorical, InputFunctions
+from squircuit.families.base import largest_scale
 from squircuit.families.domain import Finite
 from squircuit.inference.compile.compiled_circuit import Snapshot
-from squircuit.inference.upward.block_inputs import block_family
 from squircuit.inference.upward.contraction import kronecker_matrices
-from squircuit.inference.upward.inputs import function_grams, input_weight
-from squircuit.inference.upward.learnt_values import layer_values
+from squircuit.inference.upward.input_layers import (
+    block_family,
+    function_values,
+    input_weight,
+    layer_values,
+)
 from squircuit.regions.scope import Scope
 
 SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
@@ -178,9 +183,9 @@ def log_totals_by_unit(snapshot: Snapshot, x: Tensor, missing: Tensor, reference
     """
     layers = _Layers(snapshot, x, missing.tolist(), references)
     logs = torch.cat([_log_squares(layers.found[root]) for root in snapshot.plan.roots], dim=1)
-    terms = torch.split(logs + log_or_nothing(snapshot.mixture), list(snapshot.components), dim=1)
+    terms = torch.split(logs + log_or_nothing(snapshot.root_shares), list(snapshot.components), dim=1)
     lacking = snapshot.log_scales or (0.0,) * len(terms)
-    return torch.stack([_log_sum(t) + 2 * more for t, more in zip(terms, lacking, strict=True)], dim=1)
+    return torch.stack([log_sum(t, dim=1) + 2 * more for t, more in zip(terms, lacking, strict=True)], dim=1)
 
 
 @final
@@ -220,7 +225,8 @@ class _Layers:
 
     def _integral(self, group: InputGroup, fold: int) -> Units:
         """W (∫ φ φᴴ) Wᴴ."""
-        gram = function_grams(self.snapshot, group, (fold,))[0].to(self.snapshot.dtype)
+        values = function_values(self.snapshot, group, (fold,))
+        gram = functions_gram(group, values, self.snapshot.device)[0].to(self.snapshot.dtype)
         weight = _weight(self.snapshot, group, fold)
         matrix = (gram if weight is None else weight @ gram @ weight.mH).expand(len(self.x), -1, -1)
         return _balanced(matrix, matrix.real.new_zeros(matrix.shape[:2]))
@@ -276,8 +282,7 @@ def _sum(weights: list[Tensor], inputs: list[Units]) -> Units:
     """
     pairs = list(zip(weights, inputs, strict=True))
     logs = [weight.detach().abs().log() + units.scale.unsqueeze(1) for weight, units in pairs]
-    largest = torch.cat(logs, dim=2).amax(dim=2)  # (B, K): no term of a unit is larger
-    largest = torch.where(largest == -torch.inf, 0.0, largest)
+    largest = largest_scale(torch.cat(logs, dim=2), dim=2)  # (B, K): no term of a unit is larger
     parts: list[Tensor] = []
     for weight, units, log in zip(weights, inputs, logs, strict=True):
         size = weight.detach().abs()
@@ -307,12 +312,5 @@ def _log_squares(root: Units) -> Tensor:
         squares = (root.value * root.value.conj()).real
     else:
         squares = root.value.diagonal(dim1=1, dim2=2).real
-    positive = (squares > 0) & (root.scale > -torch.inf)
-    logs = torch.where(positive, squares, 1.0).log() + torch.where(positive, 2 * root.scale, 0.0)
-    return torch.where(positive, logs, -torch.inf)
-
-
-def _log_sum(logs: Tensor) -> Tensor:
-    """log Σ exp over the last dimension; −inf where all are."""
-    lost = (logs == -torch.inf).all(dim=1)
-    return torch.where(lost, -torch.inf, torch.where(lost.unsqueeze(1), 0.0, logs).logsumexp(dim=1))
+    there = root.scale > -torch.inf
+    return log_or_nothing(torch.where(there, squares, 0.0)) + torch.where(there, 2 * root.scale, 0.0)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 BLOCK = 1024
 
 
 def usable(value: Tensor, gradient: Tensor) -> bool:
     """The kernel can serve this parameter: contiguous float32 on a CUDA device."""
-    return triton is not None and all(
-        t.is_cuda and t.dtype == torch.float32 and t.is_contiguous() for t in (value, gradient)
-    )
+    return can_serve(torch.float32, value, gradient)
 
 
 def adam(

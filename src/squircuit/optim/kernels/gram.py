@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 COLUMNS = 32  # reals of a tile of pass 1
 PROGRAMS = 4096  # of pass 1, enough to fill a GPU; each takes up to 64 tiles
@@ -23,13 +23,7 @@ MINIMUM_ROWS, MOST_ROWS = 8, 16
 
 def usable(weight: Tensor) -> bool:
     """The kernels can serve this weight: contiguous complex64 on a CUDA device, at most 16 rows."""
-    return (
-        triton is not None
-        and weight.is_cuda
-        and weight.dtype == torch.complex64
-        and weight.is_contiguous()
-        and weight.shape[-2] <= MOST_ROWS
-    )
+    return weight.shape[-2] <= MOST_ROWS and can_serve(torch.complex64, weight)
 
 
 @final

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution.kernels import hermitian
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 MOST_ROWS = 16
 TILE = 32
@@ -45,7 +45,7 @@ def polar_factors(
 
 def tangent_usable(cross: Tensor) -> bool:
     """The kernel can serve this matrix: contiguous complex64 on a CUDA device."""
-    return triton is not None and cross.is_cuda and cross.dtype == torch.complex64 and cross.is_contiguous()
+    return can_serve(torch.complex64, cross)
 
 
 def tangent_factor(cross: Tensor, scale: Tensor) -> Tensor:

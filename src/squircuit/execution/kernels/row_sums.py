@@ -9,14 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import tl, triton
+from squircuit.execution.kernels.compiler import can_serve, tl, triton
 
 
 def usable(*tensors: Tensor) -> bool:
     """The kernels can serve these tensors: complex planes in single precision on a CUDA device."""
-    return triton is not None and all(
-        t.is_cuda and t.dtype == torch.float32 and t.is_contiguous() and t.shape[-2] == 2 for t in tensors
-    )
+    return can_serve(torch.float32, *tensors) and all(tensor.shape[-2] == 2 for tensor in tensors)
 
 
 def reduce_rows(product: Tensor, left: Tensor) -> Tensor:

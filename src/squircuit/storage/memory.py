@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from squircuit.errors import ParameterError
+from squircuit.errors import ParameterError, SquircuitError
 
 GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -26,13 +26,14 @@ def free_bytes() -> int | None:
     return min((number for number in found if number is not None), default=None)
 
 
-def require_memory(needed: int, what: str, fix: str) -> None:
+def require_memory(needed: int, what: str, fix: str, error: type[SquircuitError] = ParameterError) -> None:
     """Refuse what needs more memory than is free.
 
     Args:
         needed: bytes.
         what: needs them, for the error.
         fix: what the user can do.
+        error: its class.
 
     Example:
         >>> require_memory(2**80, "units=4096", "fewer units")
@@ -41,7 +42,7 @@ def require_memory(needed: int, what: str, fix: str) -> None:
     """
     free = free_bytes()
     if free is not None and needed > free:
-        raise ParameterError(
+        raise error(
             f"{what}: this needs about {_gigabytes(needed)} GB of memory, and {_gigabytes(free)} GB are "
             f"free. Fix: {fix}."
         )

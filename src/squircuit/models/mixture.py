@@ -60,8 +60,8 @@ def _normalised(model: SquaredCircuit, precision: torch.dtype) -> tuple[Circuit,
     """The circuit of a model and its log Z, which is 0 where it could be divided by Z.
 
     Free weights of inputs are multiplied by Z^(−D/2d), D being how many of the d variables the layer is over:
-    every product in c has one of them for each variable, or block of them. Z itself may be e^4000, and weights
-    π_m / Z_m of several models would vanish beside each other.
+    every product in c has one of them for each variable, or block of them. Z itself may be e^4000, and
+    weights π_m / Z_m of several models would vanish beside each other.
     That is done where these weights serve nowhere else, and where Z is so far from 1 that it has to be.
     """
     circuit = model.circuit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import Self, final
 
@@ -40,8 +41,7 @@ class Decoder(torch.nn.Module):
         super().__init__()
         self._sizes = list(layout.categories.values())
         widths = (dimension, *HIDDEN, sum(self._sizes) - len(self._sizes))
-        pairs = zip(widths[:-1], widths[1:], strict=True)
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(before, after) for before, after in pairs)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(*pair) for pair in itertools.pairwise(widths))
 
     @classmethod
     def of(cls, layout: Layout, dimension: int, frequencies: Tensor, seed: int) -> Self:
@@ -67,9 +67,7 @@ class Decoder(torch.nn.Module):
         return torch.cat([functional.pad(part, (1, 0)).log_softmax(1) for part in parts], dim=1)
 
 
-def latent_points(
-    count: int, dimension: int, seed: int, generator: torch.Generator | None = None
-) -> Tensor:
+def latent_points(count: int, dimension: int, seed: int, generator: torch.Generator | None = None) -> Tensor:
     """Points of low discrepancy under a normal distribution: (count, dimension).
 
     Sobol points of the unit cube, shifted by one random vector where a generator is given (modulo 1, so that

@@ -51,9 +51,10 @@ def learn(
 
     It looks at the rows, the columns and their types, and chooses candidates: mixtures of Gaussians and
     categories on columns as they are and on transformed ones, with several numbers of components; and where
-    all columns are discrete, continuous mixtures and circuits on Chow–Liu trees. Each learns from some of the rows; the weights w are those that are best on
-    the others (:func:`squircuit.stack`). Members without weight are dropped, and the others learn from all
-    rows. The result is one squared circuit, which answers every question exactly.
+    all columns are discrete, continuous mixtures and circuits on Chow–Liu trees. Each learns from some of the
+    rows; the weights w are those that are best on the others (:func:`squircuit.stack`). Members without
+    weight are dropped, and the others learn from all rows. The result is one squared circuit, which answers
+    every question exactly.
 
     Ctrl-C ends the search: what has been learnt until then is weighed.
 
@@ -62,8 +63,8 @@ def learn(
             tensor, a data frame), or a Dataset or DataLoader of torch, whose rows are all read. Missing cells
             (NaN) are marginalised, also in learning.
         valid: rows by which members are weighed, likewise; None: a tenth of the rows. Where there are fewer
-            than 4,000 rows in all (1,000 where all columns are discrete), these join the others, and each fifth of
-            all rows is held out in turn.
+            than 4,000 rows in all (1,000 where all columns are discrete), these join the others, and each
+            fifth of all rows is held out in turn.
         minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
             cores.
         members: kinds of candidates: "mixtures", "trees".

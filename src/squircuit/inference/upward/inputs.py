@@ -13,7 +13,7 @@ from torch import Tensor
 from squircuit.execution.inputs import functions_gram, input_norms
 from squircuit.execution.plan import InputGroup, Slots
 from squircuit.execution.unit_squares import log_squares_of_tables
-from squircuit.families import MultivariateGaussian
+from squircuit.families import Categorical, MultivariateGaussian
 from squircuit.families.base import largest_scale
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.block_inputs import BlockInputs
@@ -167,7 +167,7 @@ class InputMessages:
             weight = input_weight(self.snapshot, group, folds)
             logs = log_squares_of_tables(weight, self._columns(self.x, group, folds).long()).mT
             held = torch.where(logs > -torch.inf, logs, 0.0).detach()
-            return Message((logs - held).exp().to(self.snapshot.mixture.dtype), held)
+            return Message((logs - held).exp().to(self.snapshot.root_shares.dtype), held)
         if group.weight is not None:
             return squared(self.vectors(group, folds))
         x = self._columns(self.x, group, folds)

@@ -104,7 +104,7 @@ def learnt(data: sq.data.Dataset, seed: int, device: str, minutes: float | None)
 @torch.no_grad()
 def score(model: sq.SquaredCircuit, rows: Any) -> float:
     """Mean log-likelihood in nats."""
-    parts = torch.as_tensor(rows).long().split(500)
+    parts = torch.split(torch.as_tensor(rows).long(), 500)
     return torch.cat([model.log_prob(part.to(model.device)).double().cpu() for part in parts]).mean().item()
 
 

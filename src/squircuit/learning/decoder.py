@@ -81,9 +81,12 @@ def latent_points(count: int, dimension: int, seed: int, generator: torch.Genera
     points = _sobol(count, dimension, seed)
     if generator is not None:
         points = (points + torch.rand(dimension, generator=generator)) % 1
-    return torch.special.ndtri(points.clamp(EDGE, 1 - EDGE))
+    normal: Tensor = torch.special.ndtri(points.clamp(EDGE, 1 - EDGE))
+    return normal
 
 
 @lru_cache(maxsize=8)
 def _sobol(count: int, dimension: int, seed: int) -> Tensor:
-    return torch.quasirandom.SobolEngine(dimension, scramble=True, seed=seed).draw(count)
+    engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    points: Tensor = engine.draw(count)
+    return points

@@ -89,7 +89,8 @@ class States:
 
     def blocks(self, components: int) -> Iterator[States]:
         """All rows, as many at a time as suit so many components."""
-        for rows in torch.arange(len(self), device=self.states.device).split(max(1, BLOCK // components)):
+        numbers = torch.arange(len(self), device=self.states.device)
+        for rows in torch.split(numbers, max(1, BLOCK // components)):
             yield self.take(rows)
 
     @cached_property
@@ -203,12 +204,12 @@ class LatentMixture(Candidate):
         )
         every, best, best_score, waited = max(1, epochs // CHECKS), fixed, -torch.inf, 0
         for epoch in range(epochs):
-            for part in torch.randperm(len(rows), generator=generator).split(batch):
+            for part in torch.split(torch.randperm(len(rows), generator=generator), batch):
                 z = latent_points(self.points, self.dimension, seed, generator).to(rows.weight.device)
                 some = rows.take(part.to(rows.weight.device))
                 log_p = some.log_joint(decoder(z)).logsumexp(1)
                 optimiser.zero_grad()
-                (-(log_p @ some.weight) / some.weight.sum()).backward()
+                torch.autograd.backward(-(log_p @ some.weight) / some.weight.sum())
                 optimiser.step()
                 rates.step()
             if (epoch + 1) % every and epoch + 1 < epochs:

@@ -317,7 +317,8 @@ class Tree(Candidate):
             regions=chow_liu_trees(table, self.draw + 1)[-1],
             seed=seed,
         ).to(device)
-        fit(model, table, valid, epochs=self.epochs, seed=seed, progress=False, **dict(self.options))
+        options: dict[str, Any] = {"epochs": self.epochs, **dict(self.options)}
+        fit(model, table, valid, seed=seed, progress=False, **options)
         return TreeMember(self, model.eval())
 
     def work(self, rows: int, schema: Schema) -> float:

@@ -164,8 +164,9 @@ class InputMessages:
     def _unit_squares(self, group: InputGroup, folds: Slots) -> Message:
         """|ℓ_k(x)|², each with a scale of its own, in units of the variables' references."""
         if group.weight is not None and isinstance(group.family, Categorical) and not self.x.is_cuda:
-            weight = input_weight(self.snapshot, group, folds)
-            logs = log_squares_of_tables(weight, self._columns(self.x, group, folds).long()).mT
+            weight = group_weight(self.snapshot, group, folds)
+            rows = weight[:, group.first_row : group.first_row + group.units]
+            logs = log_squares_of_tables(rows, self._columns(self.x, group, folds).long()).mT
             held = torch.where(logs > -torch.inf, logs, 0.0).detach()
             return Message((logs - held).exp().to(self.snapshot.root_shares.dtype), held)
         if group.weight is not None:

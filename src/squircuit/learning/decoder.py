@@ -30,8 +30,8 @@ class Decoder(torch.nn.Module):
         >>> layout = Layout.of(3, {0: 2, 1: 3, 2: 2})
         >>> decoder = Decoder.of(layout, 2, torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5, 0.9, 0.1]), seed=0)
         >>> tables = decoder(latent_points(4, 2, seed=0)).exp()
-        >>> tables.shape, tables[:, 2:5].sum(1)
-        (torch.Size([4, 7]), tensor([1.0000, 1.0000, 1.0000, 1.0000], grad_fn=<SumBackward1>))
+        >>> tables.shape, bool((tables[:, 2:5].sum(1) - 1).abs().max() < 1e-6)
+        (torch.Size([4, 7]), True)
     """
 
     RATE = 2e-3

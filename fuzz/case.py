@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 import warnings
 from dataclasses import dataclass, field
@@ -13,10 +14,14 @@ import torch
 from fuzz import circuits, drawing, histories
 from fuzz.circuits import Random, chance
 from fuzz.functions import TooLargeError
+from fuzz.oracle import is_block
 from fuzz.program import Program, listing
 from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
 from squircuit.errors import DataError, ParameterError, SquircuitError, StructureError
+
+NEW = ("sq.Transformed(", "sq.Bins", "sq.MultivariateGaussian", "'transformed'", "'bins'", "fit_mixture(")
+"""What transformed columns, bins and blocks are made with."""
 
 
 @dataclass
@@ -47,6 +52,7 @@ class Result:
     seed: int
     compared: int = 0
     refused: bool = False
+    new: bool = False  # there are transformed columns, bins or blocks
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -78,6 +84,7 @@ def _run(program: Program, random: Random, result: Result) -> None:
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("construction", error), program.lines, ""))
         return
+    result.new = any(word in line for line in program.lines for word in NEW)
     if of_circuit:
         _asked_circuit(program, name, random, result)
     elif chance(random, 0.45):
@@ -209,7 +216,7 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
     except Exception as error:
         result.failures.append(Failure(result.seed, raised("circuit()", error), list(program.lines), name))
         return
-    fresh = drawing.mixture(subject, random) if _is_fresh(program, name) else None
+    fresh = drawing.fresh(subject, random) if _is_fresh(program, name) else None
     for number in range(count):
         try:
             question = fresh if fresh and number == 0 else drawing.question(subject, random)
@@ -223,7 +230,8 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
 
 def _is_fresh(program: Program, name: str) -> bool:
     """Nothing has happened to the model since it was made."""
-    return program.lines[-2].startswith(f"{name} = sq.mixture(")
+    made = [line for line in program.lines if re.match(rf"{name}\b|for |with |own |t = |o = ", line)]
+    return len(made) == 2
 
 
 def _asked_circuit(program: Program, name: str, random: Random, result: Result) -> None:
@@ -268,6 +276,8 @@ def answer(subject: Any, question: Any) -> Problem | None:
 def refusal(subject: Subject, question: Question, error: Exception) -> Problem | None:
     """A circuit that is not tractable may be refused, if all roads refuse it."""
     subject.compared += 1
+    if _is_not_of_one_kind(subject, error):
+        return None
     if is_tractable(subject) and not (
         isinstance(question, ExpectationOf) and not subject.oracle.roots_agree()
     ):
@@ -281,6 +291,24 @@ def refusal(subject: Subject, question: Question, error: Exception) -> Problem |
                 question.kind, f"StructureError: {error}", "an answer, as with missing=", "one road"
             )
     return None
+
+
+def _is_not_of_one_kind(subject: Subject, error: StructureError) -> bool:
+    """A block below a sum whose cross terms count, or beside layers over its variables alone.
+
+    The one is not joined into a tree, and the other has no moments in closed form.
+    """
+    oracle = subject.oracle
+    many = any(type(a).__name__ == "Sum" and len(a.inputs) > 1 for a in oracle.layers())
+    if oracle.has_blocks and many and error.property == "over single variables":
+        return True
+    kinds: dict[int, set[bool]] = {}
+    for layer in oracle.inputs:
+        for v in layer.variables:
+            kinds.setdefault(v, set()).add(is_block(layer.family))
+    return error.property == "over blocks or over single variables" and any(
+        len(k) > 1 for k in kinds.values()
+    )
 
 
 def _is_refused(subject: Subject, question: Question) -> bool:
@@ -300,8 +328,10 @@ def is_tractable(subject: Subject) -> bool:
 
 def _is_tractable(subject: Subject, root: Any) -> bool:
     oracle = subject.oracle
-    if oracle.splits_agree([root]):
+    if oracle.splits_agree([root]) and oracle.blocks_agree([root]):
         return True
+    if oracle.blocks_overlap([root]):
+        return False
     for layer in oracle.layers([root]):
         weight = getattr(layer, "weight", None)
         if weight is not None and weight.constraint not in ("semi-unitary", "fixed"):
@@ -329,7 +359,7 @@ def _is_promised(inputs: list[Any]) -> bool:
             one = a.weight is b.weight and a.family == b.family and dict(a.parameters) == dict(b.parameters)
             learnt = a.parameters or b.parameters or any(x.weight is None for x in (a, b))
             fixed = not learnt and all(x.weight.constraint == "fixed" for x in (a, b))
-            if a.variable == b.variable and not (one or fixed):
+            if set(a.variables) & set(b.variables) and not (one or fixed):
                 return False
     return True
 

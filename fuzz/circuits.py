@@ -8,21 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.drawn_families import (
+    Block,
+    Place,
+    Random,
+    bins,
+    block,
+    categorical,
+    chance,
+    choice,
+    domain,
+    family,
+    monotone,
+)
 from fuzz.program import Program, tensor
 
-Random = np.random.Generator
-
-LARGE = (1e6, -3e5, 1.7e9)  #: locations of the kind of timestamps
-
-
-def chance(random: Random, probability: float) -> bool:
-    """True with that probability."""
-    return bool(random.random() < probability)
-
-
-def choice(random: Random, options: Any) -> Any:
-    """One of several, as Python values."""
-    return options[int(random.integers(len(options)))]
+__all__ = ["Columns", "Random", "chance", "choice", "drawn_circuit", "drawn_model"]
 
 
 @dataclass
@@ -30,84 +31,45 @@ class Column:
     """A variable: its number and the names of the families that input layers over it may have."""
 
     variable: int
-    families: list[str] = field(default_factory=list)
-    is_discrete: bool = True
+    families: list[str]
+
+
+@dataclass
+class Columns:
+    """The variables of a circuit, and those of them that some input layers hold together."""
+
+    each: list[Column] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
 
 
 def columns(
     program: Program, random: Random, *, most: int = 4, gaps: bool = True, wide: bool = False
-) -> list[Column]:
-    """The variables of a circuit, with one or two families each."""
-    count = int(random.choice([1, 2, 3, 4], p=[0.2, 0.4, 0.25, 0.15]))
-    count = min(count, most)
+) -> Columns:
+    """The variables of a circuit, with one or two families each, and perhaps a block of some of them."""
+    count = min(int(random.choice([1, 2, 3, 4], p=[0.2, 0.4, 0.25, 0.15])), most)
+    together = min(int(random.choice([0, 1, 2, 3], p=[0.72, 0.03, 0.19, 0.06])), most)
+    count = max(count, together)
     spread = gaps and chance(random, 0.12)
     numbers = sorted(random.choice(6, count, replace=False).tolist()) if spread else list(range(count))
+    order = random.permutation(count).tolist()
     continuous = int(random.choice([0, 1, 2], p=[0.6, 0.25, 0.15]))
-    kinds = [True] * count
-    for place in random.permutation(count)[:continuous].tolist():
-        kinds[place] = False
-    return [_column(program, random, v, discrete, wide) for v, discrete in zip(numbers, kinds, strict=True)]
+    if together:
+        continuous = together + (together < 3 and chance(random, 0.15))
+    where: dict[int, Place] = {}
+    for i, place in enumerate(order[:continuous]):
+        where[numbers[place]] = domain(random, "line" if i < together else None)
+    found = Columns([_column(program, random, v, where.get(v), wide) for v in numbers])
+    if together:
+        variables = tuple(numbers[place] for place in order[:together])
+        found.blocks.append(block(program, random, variables, [where[v] for v in variables]))
+    return found
 
 
-def _column(program: Program, random: Random, variable: int, discrete: bool, wide: bool) -> Column:
-    column = Column(variable, is_discrete=discrete)
-    if discrete:
-        size = (
-            int(random.choice([4, 5, 6]))
-            if wide
-            else int(random.choice([1, 2, 3, 4], p=[0.04, 0.4, 0.36, 0.2]))
-        )
-        ordered = ", ordered=True" if chance(random, 0.15) else ""
-        column.families.append(program.let("f", f"sq.Categorical({size}{ordered})"))
-        return column
-    domain = _domain(random)
-    for _ in range(1 + chance(random, 0.25)):
-        column.families.append(program.let("f", _family(random, domain, wide)))
-    return column
-
-
-def _domain(random: Random) -> tuple[Any, ...]:
-    kind = choice(random, ("line", "line", "interval", "half"))
-    large = chance(random, 0.12)
-    if kind == "line":
-        loc = choice(random, LARGE) if large else round(random.normal(), 2)
-        scale = 1000.0 if loc == 1.7e9 else choice(random, (1.0, 0.3, 2.5))
-        return kind, loc, scale
-    low = choice(random, LARGE) if large else choice(random, (-1.0, 0.0, -2.5))
-    if kind == "half":
-        return kind, low, choice(random, (1.0, 0.5, 3.0)) * (1000 if low == 1.7e9 else 1)
-    return kind, low, low + (3600.0 if low == 1.7e9 else choice(random, (1.0, 2.0, 6.0)))
-
-
-def _family(random: Random, domain: tuple[Any, ...], wide: bool) -> str:
-    kind, first, second = domain
-    size = int(random.choice([4, 5])) if wide else int(random.choice([1, 2, 3, 4]))
-    learnable = chance(random, 0.4)
-    if kind == "half":
-        return f"sq.Laguerre({size}, {first}, {second}, {learnable})"
-    if kind == "interval":
-        return _on_interval(random, size, first, second, learnable)
-    loc = first + second * choice(random, (0.0, 0.0, 0.5))
-    if chance(random, 0.6):
-        return f"sq.Hermite({size}, {loc}, {second}, {learnable})"
-    locs = [float(loc + second * (k - 1)) for k in range(size)]
-    scales = [float(second * (1 + 0.2 * k)) for k in range(size)]
-    if chance(random, 0.4):
-        return f"sq.Orthonormalised(sq.Gaussian({size}, {tuple(locs)}, {tuple(scales)}, False))"
-    return f"sq.Gaussian({size}, {tuple(locs)}, {tuple(scales)}, {learnable})"
-
-
-def _on_interval(random: Random, size: int, low: float, high: float, learnable: bool) -> str:
-    kind = choice(random, ("fourier", "legendre", "spline", "orthonormal"))
-    if kind == "fourier":
-        odd, period = size + (size + 1) % 2, high - low
-        shift = choice(random, (0.0, 0.3))
-        return f"sq.Fourier({odd}, {period}, {low + period / 2}, {shift}, {learnable})"
-    if kind == "legendre":
-        return f"sq.Legendre({size}, {low}, {high})"
-    degree = int(random.integers(0, min(3, size - 1) + 1))
-    spline = f"sq.BSpline({size}, {low}, {high}, {degree})"
-    return spline if kind == "spline" else f"sq.Orthonormalised({spline})"
+def _column(program: Program, random: Random, variable: int, where: Place | None, wide: bool) -> Column:
+    if where is None:
+        return Column(variable, [program.let("f", categorical(random, wide))])
+    count = 1 + chance(random, 0.25)
+    return Column(variable, [program.let("f", family(random, where, wide)) for _ in range(count)])
 
 
 # ---------------------------------------------------------------------- values
@@ -190,15 +152,16 @@ class Sketch:
         style: what is likely.
     """
 
-    def __init__(self, program: Program, random: Random, columns: list[Column], style: Style) -> None:
+    def __init__(self, program: Program, random: Random, columns: Columns, style: Style) -> None:
         self.program, self.random, self.style = program, random, style
-        self.columns = {column.variable: column for column in columns}
+        self.columns = {column.variable: column for column in columns.each}
+        self.blocks = {block.scope: block for block in columns.blocks}
         self.layers: dict[frozenset[int], list[str]] = {}
         self.weights: list[str] = []
         self.numbers: list[str] = []  # learnable parameters of families
         self.splits: dict[frozenset[int], list[frozenset[int]]] = {}
         self.rows: dict[str, int] = {}  # matrix of a variable -> rows in use
-        self.matrices: dict[tuple[int, str], str] = {}
+        self.matrices: dict[tuple[str, str], str] = {}
         self.values: dict[str, Any] = {}
         self.left = 24  # layers that may still be made
 
@@ -251,13 +214,25 @@ class Sketch:
             return self._keep(
                 scope, f"sq.{choice(random, ('Hadamard', 'Kronecker'))}({self.any(scope, units, depth + 1)})"
             )
-        if len(scope) == 1:
+        is_block = self._is_block(scope)
+        if len(scope) == 1 or is_block:
             if kind < 0.3 and depth < 3:
                 return self.sum(scope, units, depth)
-            return self.leaf(min(scope), units)
+            return self.leaf(scope, units, is_block)
         if (kind < 0.45 and depth < 3) or units is not None:
             return self.sum(scope, units, depth)
         return self.product(scope, depth)
+
+    def _is_block(self, scope: frozenset[int]) -> bool:
+        """Whether functions of all these variables at once are taken here."""
+        if scope not in self.blocks:
+            return False
+        if self.style.structured and scope in self.splits:
+            return self.splits[scope] == [scope]
+        if not chance(self.random, 0.85):
+            return False
+        self.splits[scope] = [scope]
+        return True
 
     def product(self, scope: frozenset[int], depth: int = 0) -> str:
         """A product over a scope of two variables or more."""
@@ -280,8 +255,14 @@ class Sketch:
         return self.sum_of(scope, [layer], most)
 
     def _split(self, scope: frozenset[int]) -> list[frozenset[int]]:
-        if self.style.structured and scope in self.splits:
+        if self.style.structured and scope in self.splits and self.splits[scope] != [scope]:
             parts = self.splits[scope]
+        elif any(each < scope for each in self.blocks) and chance(self.random, 0.8):
+            (whole,) = self.blocks
+            rest = self.random.permutation(sorted(scope - whole)).tolist()
+            cut = int(self.random.integers(0, len(rest)))
+            parts = [part for part in (whole, frozenset(rest[:cut]), frozenset(rest[cut:])) if part]
+            self.splits[scope] = parts
         else:
             order = self.random.permutation(sorted(scope)).tolist()
             cuts = 1 if len(order) == 2 or chance(self.random, 0.7) else 2
@@ -294,9 +275,11 @@ class Sketch:
     def sum(self, scope: frozenset[int], units: int | None = None, depth: int = 0) -> str:
         """A sum of one layer or several."""
         count = int(self.random.choice([1, 2, 3], p=[0.45, 0.4, 0.15]))
-        make = self.product if len(scope) > 1 and chance(self.random, 0.7) else None
+        products = len(scope) > 1 and chance(self.random, 0.7)
         inputs = [
-            make(scope, depth + 1) if make and self.left > 0 else self.any(scope, None, depth + 1)
+            self.product(scope, depth + 1)
+            if products and self.left > 0 and not self._is_block(scope)
+            else self.any(scope, None, depth + 1)
             for _ in range(count)
         ]
         return self.sum_of(scope, inputs, units)
@@ -313,18 +296,18 @@ class Sketch:
             return self._keep(scope, f"sq.Sum({shown}, {units})")
         return self._keep(scope, f"sq.Sum({shown}, weight={self.weight((units, available))})")
 
-    def leaf(self, variable: int, units: int | None) -> str:
-        """An input layer."""
+    def leaf(self, scope: frozenset[int], units: int | None, is_block: bool) -> str:
+        """An input layer over one variable, or over a block."""
         random = self.random
-        family = choice(random, self.columns[variable].families)
+        where, families = self._over(scope, is_block)
+        family = choice(random, families)
         size = int(self.program.names[family].size)
-        place = f"sq.Input({variable}, {family}"
+        place = f"sq.Input({where}, {family}"
         learnt = self._learnt(family)
-        scope = frozenset({variable})
         if units in (None, size) and chance(random, 0.12) and not self.style.blocks:
             return self._keep(scope, f"{place}{learnt})")
         if self.style.blocks and self.program.names[family].is_orthonormal:
-            return self._block(variable, family, size, units, learnt)
+            return self._block(scope, where, family, size, units, learnt)
         units = int(random.integers(1, 4)) if units is None else units
         if units <= size and chance(random, 0.12):
             return self._keep(scope, f"{place}, {units}{learnt})")
@@ -341,9 +324,20 @@ class Sketch:
         shape = self.program.names[weight].shape
         return bool(shape[1] == size and shape[0] >= units)
 
-    def _block(self, variable: int, family: str, size: int, units: int | None, learnt: str) -> str:
+    def _over(self, scope: frozenset[int], is_block: bool) -> tuple[str, list[str]]:
+        """The variables of an input layer as text, and the families that it may have."""
+        if not is_block:
+            (variable,) = scope
+            return str(variable), self.columns[variable].families
+        found = self.blocks[scope]
+        variables = found.variables if chance(self.random, 0.95) else tuple(reversed(found.variables))
+        return str(variables), found.families
+
+    def _block(
+        self, scope: frozenset[int], where: str, family: str, size: int, units: int | None, learnt: str
+    ) -> str:
         """Rows of the matrix of a variable that no other layer has, while there are some."""
-        key = (variable, family)
+        key = (where, family)
         if key not in self.matrices:
             is_complex = chance(self.random, self.style.is_complex)
             made = f"sq.Parameter(({size}, {size}), is_complex={is_complex})"
@@ -357,9 +351,7 @@ class Sketch:
         self.rows[weight] = first + units
         if self.style.apart:
             weight, first = self._rows_of(weight, size, first, units), 0
-        return self._keep(
-            frozenset({variable}), f"sq.Input({variable}, {family}, {units}, {weight}, {first}{learnt})"
-        )
+        return self._keep(scope, f"sq.Input({where}, {family}, {units}, {weight}, {first}{learnt})")
 
     def _rows_of(self, weight: str, size: int, first: int, units: int) -> str:
         """Rows of a matrix that belongs to a variable, as a weight of their own."""
@@ -425,11 +417,11 @@ class Sketch:
 # ---------------------------------------------------------------------- circuits of sq.build
 
 
-def built(program: Program, random: Random, columns: list[Column]) -> str:
+def built(program: Program, random: Random, columns: Columns) -> str:
     """A circuit of ``sq.build`` over the variables 0, …, d − 1."""
-    d = len(columns)
+    d = len(columns.each)
     regions = program.let("g", _regions(random, d))
-    families = [column.families[0] for column in columns]
+    families = [column.families[0] for column in columns.each]
     shown = f"[{', '.join(families)}]" if len(set(families)) > 1 or chance(random, 0.5) else families[0]
     if len(set(families)) == 1 and d == 1:
         shown = f"[{families[0]}]"
@@ -483,12 +475,12 @@ def _regions(random: Random, d: int) -> str:
 # ---------------------------------------------------------------------- models
 
 
-def circuit(program: Program, random: Random, columns_: list[Column], style: Style) -> str:
+def circuit(program: Program, random: Random, own: Columns, style: Style) -> str:
     """A circuit by hand or built."""
-    regular = [column.variable for column in columns_] == list(range(len(columns_)))
-    if regular and chance(random, 0.3):
-        return built(program, random, columns_)
-    return Sketch(program, random, columns_, style).circuit()
+    regular = [column.variable for column in own.each] == list(range(len(own.each)))
+    if regular and chance(random, 0.1 if own.blocks else 0.3):
+        return built(program, random, own)
+    return Sketch(program, random, own, style).circuit()
 
 
 def drawn_circuit(program: Program, random: Random) -> str:
@@ -502,6 +494,8 @@ def drawn_model(program: Program, random: Random) -> str:
     kind = random.random()
     if kind < 0.05:
         return program.let("m", _recipe(random))
+    if kind < 0.1:
+        return _fitted(program, random)
     style = Style.drawn(random)
     own = columns(program, random, wide=style.blocks)
     if kind > 0.85:
@@ -516,7 +510,7 @@ def _model(program: Program, random: Random, name: str) -> str:
     )
 
 
-def _mixture(program: Program, random: Random, own: list[Column], style: Style) -> str:
+def _mixture(program: Program, random: Random, own: Columns, style: Style) -> str:
     count = int(random.choice([1, 2, 3], p=[0.05, 0.7, 0.25]))
     parts = []
     for number in range(count):
@@ -525,8 +519,38 @@ def _mixture(program: Program, random: Random, own: list[Column], style: Style) 
             continue
         each = style if number == 0 or chance(random, 0.5) else Style.drawn(random)
         parts.append(_model(program, random, circuit(program, random, own, each)))
+    if chance(random, 0.2):
+        rows = f"{parts[0]}.eval().sample(8, seed={int(random.integers(100))})"
+        return program.let("m", f"sq.stack([{', '.join(parts)}], {rows})")
     weights = f", {[1.0, 2.5, 0.25][:count]}" if chance(random, 0.4) else ""
     return program.let("m", f"sq.mixture([{', '.join(parts)}]{weights})")
+
+
+def _fitted(program: Program, random: Random) -> str:
+    """What EM makes of a table, some columns of which are transformed, cut into bins, or categories."""
+    width = int(random.integers(1, 4))
+    data, maps, cut, states = np.round(random.normal(size=(14, width)), 2), [], [], {}
+    for v in range(width):
+        kind = choice(random, ("number", "number", "map", "bins", "category"))
+        if kind == "map":
+            maps.append(f"{v}: {program.let('t', monotone(random, ('line', 0.0, 1.0))[0])}")
+        if kind == "bins":
+            made = program.let("f", bins(random, ("line", 0.0, 1.0), 3))
+            cut.append(f"{v}: {made}")
+        if kind in ("bins", "category"):
+            states[v] = program.names[made].size if kind == "bins" else int(random.integers(2, 4))
+            data[:, v] = random.integers(states[v], size=14)
+    covariance = choice(random, ("full", "diagonal", "tied", "low-rank"))
+    if len(states) == width:
+        covariance = "full"
+    options = f"covariance={covariance!r}, categories={states}, iterations=4, seed={int(random.integers(9))}"
+    options += ", rank=1" if covariance == "low-rank" else ""
+    found = program.let(
+        "r", f"sq.learning.fit_mixture({tensor(data)}, {int(random.integers(1, 4))}, {options})"
+    )
+    encoding = f"sq.learning.members.Encoding({{{', '.join(maps)}}}, {{{', '.join(cut)}}})"
+    name = program.let("c", f"sq.learning.members.mixture_circuit({found}, {encoding}, {covariance!r})")
+    return _model(program, random, name)
 
 
 def _recipe(random: Random) -> str:
@@ -543,5 +567,7 @@ def _recipe(random: Random) -> str:
     data = data[:, : int(random.integers(1, 4))]
     trees = int(random.choice([1, 2]))
     options = f"units=2, roots=1, size=3, components={int(random.integers(1, 3))}, trees={trees}"
-    options += ", continuous='hermite'"  # the oracle has no definition of transformed columns
+    options += (
+        f", continuous={choice(random, ('transformed', 'transformed', 'bins', 'hermite', 'legendre'))!r}"
+    )
     return f"sq.table_model({tensor(data)}, {options}, seed={seed}, dtype=torch.{dtype})"

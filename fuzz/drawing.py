@@ -11,7 +11,7 @@ from fuzz import questions as q
 from fuzz.circuits import Random, chance, choice
 from fuzz.functions import Array, places
 from fuzz.questions import Question, Subject
-from fuzz.verdicts import CHECKS, CircuitQuestion, CircuitSubject
+from fuzz.verdicts import CHECKS, CircuitQuestion, CircuitSubject, is_unbounded
 
 
 def rows(subject: Subject | CircuitSubject, random: Random, count: int, *, far: bool = False) -> Array:
@@ -34,7 +34,7 @@ def rows(subject: Subject | CircuitSubject, random: Random, count: int, *, far: 
 
 def _far(subject: Subject | CircuitSubject, random: Random, variable: int) -> float:
     """A value far out on a line, or outside an interval."""
-    layer = next(a for a in subject.oracle.layers() if type(a).__name__ == "Input" and a.variable == variable)
+    layer = next(each for each in subject.oracle.inputs if variable in each.variables)
     kind = type(layer.family).__name__
     distance = float(choice(random, (8.0, 20.0, 40.0, 120.0, 400.0)))
     if kind == "Laguerre":
@@ -44,6 +44,8 @@ def _far(subject: Subject | CircuitSubject, random: Random, variable: int) -> fl
         loc, scale, _ = places(layer.family, subject.oracle.learnt(layer))[0]
         return float(loc + random.choice([-1, 1]) * distance * scale)
     nodes = subject.oracle.rules[variable][0]
+    if is_unbounded(subject.oracle, variable):
+        return float(np.median(nodes) + random.choice([-1, 1]) * distance * (nodes[-1] - nodes[0]) / 20)
     return float(nodes[-1] + (nodes[-1] - nodes[0]))
 
 
@@ -194,9 +196,20 @@ def functional(subject: Subject, random: Random) -> Question:
     return q.FunctionalLogProb(rows(subject, random, 2), factor=factor)
 
 
-def mixture(subject: Subject, random: Random) -> Question | None:
-    """The mixture against its parts, where the model is one."""
-    return q.MixtureOf(rows(subject, random, 3)) if q.mixed_in(subject)[0] else None
+def fresh(subject: Subject, random: Random) -> Question | None:
+    """The mixture against its parts, where the model is one, and what EM has found against its circuit."""
+    if q.mixed_in(subject)[0]:
+        return q.MixtureOf(rows(subject, random, 3))
+    fit = q.fitted_in(subject)
+    if not fit:
+        return None
+    x = rows(subject, random, 3)
+    hidden = (
+        mask(subject, random, 3)
+        if not any(map(subject.oracle.is_discrete, subject.oracle.variables))
+        else None
+    )
+    return q.FittedLogProb(x, hidden, nan=hidden is not None, fit=fit)
 
 
 DRAWN: tuple[tuple[float, Callable[[Subject, Random], Question]], ...] = (

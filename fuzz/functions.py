@@ -1,4 +1,4 @@
-"""The input functions of every family, from their definitions, and the rules that integrate them.
+"""The input functions of every family, from their definitions.
 
 Nothing here calls the library: of a family only its constructor arguments are read. Numbers are kept as a
 phase and a logarithm, so that functions far out in their tails neither underflow nor overflow.
@@ -7,7 +7,7 @@ phase and a logarithm, so that functions far out in their tails neither underflo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -15,15 +15,40 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fuzz import rules
+from fuzz.blocks import bend, block_root, forward, log_roots, moved
+from fuzz.rules import Bump, TooLargeError, gaussian_places, number, places
+
+__all__ = [
+    "DOUBLE", "Array", "Bump", "Scaled", "TooLargeError", "functions", "log_sum", "logarithm", "mixed",
+    "places", "rule",
+]  # fmt: skip
+
 Array: TypeAlias = NDArray[Any]
 Values: TypeAlias = Mapping[str, Array]  #: of the learnable parameters of a family
 
 DOUBLE = 2.0**-53
-MOST_NODES = 400  #: of one variable
 
 
-class TooLargeError(Exception):
-    """More nodes are needed than the oracle is willing to go through."""
+@dataclass(frozen=True)
+class Points:
+    """Where functions are asked for.
+
+    Args:
+        x: (n,), or (n, D) of a block, in double precision.
+        values: of the learnable parameters.
+        fine: double precision in units of that whose rounding is bounded.
+        blur: how far points may be off, in these units, of the shape of x.
+    """
+
+    x: Array
+    values: Values
+    fine: float
+    blur: Array
+
+    def of(self, values: Values) -> Points:
+        """The same points with other values."""
+        return replace(self, values=values)
 
 
 @dataclass(frozen=True)
@@ -81,7 +106,7 @@ def mixed(matrix: Array, values: Scaled) -> Scaled:
 
 
 def functions(family: Any, x: Array, values: Values, precision: float) -> Scaled:
-    """φ_k(x), (n,) → (n, K), zero outside the domain.
+    """φ_k(x), (n,) → (n, K), or (n, D) → (n, K) of a block; zero outside the domain.
 
     Args:
         family: read for its constructor arguments alone.
@@ -89,8 +114,13 @@ def functions(family: Any, x: Array, values: Values, precision: float) -> Scaled
         values: of the learnable parameters.
         precision: of the arithmetic whose rounding is bounded; points themselves are in double precision.
     """
-    found = _FUNCTIONS[type(family).__name__](family, x, values, DOUBLE / precision)
-    outside = ~inside(family, x)
+    fine = DOUBLE / precision
+    return _at(family, Points(x, values, fine, fine * np.abs(x)))
+
+
+def _at(family: Any, points: Points) -> Scaled:
+    found = _FUNCTIONS[type(family).__name__](family, points)
+    outside = ~inside(family, points.x)
     if not outside.any():
         return found
     lost = np.broadcast_to(outside[:, None], found.log.shape)
@@ -101,12 +131,22 @@ def functions(family: Any, x: Array, values: Values, precision: float) -> Scaled
     )
 
 
+def rule(families: Sequence[tuple[Any, Values]], bumps: Sequence[Bump] = ()) -> tuple[Array, Array]:
+    """Nodes and logarithms of weights, (q,) each, for products of two functions of one variable."""
+    return rules.rule(families, bumps, _numbers)
+
+
+def _numbers(family: Any, x: Array, values: Values) -> Array:
+    found = functions(family, x, values, DOUBLE)
+    return found.phase * np.exp(found.log)
+
+
 def inside(family: Any, x: Array) -> Array:
     """Which points lie in the domain of a family."""
     kind = type(family).__name__
     if kind in ("Orthonormalised", "Conjugated"):
         return inside(family.base, x)
-    if kind == "Product":
+    if kind in ("Product", "Concatenated"):
         return inside(family.left, x)
     if kind in ("Legendre", "BSpline"):
         return (x >= family.low) & (x <= family.high)
@@ -114,79 +154,68 @@ def inside(family: Any, x: Array) -> Array:
         return (x >= family.centre - family.period / 2) & (x <= family.centre + family.period / 2)
     if kind == "Laguerre":
         return x >= family.start
-    return np.isfinite(x)
-
-
-def number(family: Any, values: Values, name: str) -> float:
-    """A learnable number: its present value, or the one the family was made with."""
-    if name in values:
-        return float(values[name])
-    return math.log(family.scale) if name == "log_scale" else float(getattr(family, name))
+    if kind == "Transformed" and family.transform.tails is None:
+        return (x >= family.transform.knots[0]) & (x <= family.transform.knots[-1])
+    if kind == "Bins" and family.tails is None:
+        return (x >= family.edges[0]) & (x <= family.edges[-1])
+    return np.isfinite(x) if x.ndim == 1 else np.isfinite(x).all(axis=1)
 
 
 # ---------------------------------------------------------------------- one function a family
 
 
-def _categorical(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    found = (x[:, None] == np.arange(family.size)).astype(float)
+def _categorical(family: Any, at: Points) -> Scaled:
+    found = (at.x[:, None] == np.arange(family.size)).astype(float)
     log = logarithm(found)
     return Scaled(found, log, np.stack([log, log]))
 
 
-def _fourier(family: Any, x: Array, values: Values, fine: float) -> Scaled:
+def _fourier(family: Any, at: Points) -> Scaled:
     k = np.arange(family.size) - family.size // 2
-    turns = (x + number(family, values, "shift")) / family.period
+    turns = (at.x + number(family, at.values, "shift")) / family.period
     phase = np.exp(2j * np.pi * k * np.mod(turns, 1.0)[:, None])
     log = np.full(phase.shape, -0.5 * math.log(family.period))
-    offset = np.abs(x - family.centre) / family.period + 1 + fine * np.abs(turns)
-    offset = offset + abs(number(family, values, "shift")) / family.period * (
-        1 if "shift" in values else fine
+    offset = np.abs(at.x - family.centre) / family.period + 1 + at.fine * np.abs(turns)
+    offset = offset + at.blur / family.period
+    offset = offset + abs(number(family, at.values, "shift")) / family.period * (
+        1 if "shift" in at.values else at.fine
     )
     return _bounded(phase, log, log + np.log1p(2 * np.pi * np.abs(k) * offset[:, None]))
 
 
-def _hermite(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    loc, scale = number(family, values, "loc"), math.exp(number(family, values, "log_scale"))
-    t = (x - loc) / scale
-    found = _polynomials("hermite", family.size, t, 1 + fine * (np.abs(x) + abs(loc)) / scale)
+def _hermite(family: Any, at: Points) -> Scaled:
+    loc, scale = number(family, at.values, "loc"), math.exp(number(family, at.values, "log_scale"))
+    t = (at.x - loc) / scale
+    found = _polynomials("hermite", family.size, t, 1 + (at.blur + at.fine * abs(loc)) / scale)
     return _weighted(found, -t * t / 2 - 0.5 * math.log(scale) - 0.25 * math.log(math.pi), np.log1p(t * t))
 
 
-def _laguerre(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    scale = math.exp(number(family, values, "log_scale"))
-    t = np.maximum(x - family.start, 0) / scale
-    found = _polynomials("laguerre", family.size, t, 1 + fine * (np.abs(x) + abs(family.start)) / scale)
+def _laguerre(family: Any, at: Points) -> Scaled:
+    scale = math.exp(number(family, at.values, "log_scale"))
+    t = np.maximum(at.x - family.start, 0) / scale
+    found = _polynomials("laguerre", family.size, t, 1 + (at.blur + at.fine * abs(family.start)) / scale)
     return _weighted(found, -t / 2 - 0.5 * math.log(scale), np.log1p(t))
 
 
-def _legendre(family: Any, x: Array, values: Values, fine: float) -> Scaled:
+def _legendre(family: Any, at: Points) -> Scaled:
     length = family.high - family.low
-    t = np.clip(((x - family.low) - (family.high - x)) / length, -1, 1)
-    found = _polynomials("legendre", family.size, t, 1 + fine * (np.abs(x) + abs(family.low)) / length)
+    t = np.clip(((at.x - family.low) - (family.high - at.x)) / length, -1, 1)
+    found = _polynomials("legendre", family.size, t, 1 + (at.blur + at.fine * abs(family.low)) / length)
     return _weighted(found, np.full(t.shape, -0.5 * math.log(length)), np.zeros(t.shape))
 
 
-def _gaussian(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    locs, scales = gaussian_places(family, values)
-    t = (x[:, None] - locs) / scales
+def _gaussian(family: Any, at: Points) -> Scaled:
+    locs, scales = gaussian_places(family, at.values)
+    t = (at.x[:, None] - locs) / scales
     log = -t * t / 2 - np.log(scales) - 0.5 * math.log(2 * math.pi)
-    moved = fine * (np.abs(x)[:, None] + np.abs(locs)) / scales
-    return _bounded(np.ones_like(log), log, log + np.log1p(t * t + np.abs(t) * (1 + moved)))
+    off = (at.blur[:, None] + at.fine * np.abs(locs)) / scales
+    return _bounded(np.ones_like(log), log, log + np.log1p(t * t + np.abs(t) * (1 + off)))
 
 
-def gaussian_places(family: Any, values: Values) -> tuple[Array, Array]:
-    """The means and the standard deviations of Gaussian functions."""
-    if "loc" in values:
-        return np.asarray(values["loc"], float), np.exp(np.asarray(values["log_scale"], float))
-    even = np.linspace(-1, 1, family.size) if family.size > 1 else np.zeros(1)
-    locs = even if family.loc is None else np.asarray(family.loc, float)
-    return locs, np.broadcast_to(np.asarray(family.scale, float), locs.shape)
-
-
-def _bspline(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    found = bsplines(family, x)
+def _bspline(family: Any, at: Points) -> Scaled:
+    found = bsplines(family, at.x)
     width = (family.high - family.low) / (family.size - family.degree)
-    rough = 1 + fine * (np.abs(x) + abs(family.low)) / width
+    rough = 1 + (at.blur + at.fine * abs(family.low)) / width
     envelope = np.abs(found) + (family.degree > 0) * rough[:, None]
     return _bounded(phases(found), logarithm(found), logarithm(np.where(found == 0, 0, envelope)))
 
@@ -209,23 +238,23 @@ def bsplines(family: Any, x: Array) -> Array:
     return found
 
 
-def _orthonormalised(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    below = functions(family.base, x, {}, DOUBLE / fine)
-    return mixed(inverse_root(family.base), below)
+def _orthonormalised(family: Any, at: Points) -> Scaled:
+    return mixed(inverse_root(family.base), _at(family.base, at.of({})))
 
 
-def _conjugated(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    found = functions(family.base, x, values, DOUBLE / fine)
+def _orthonormalised_block(family: Any, at: Points) -> Scaled:
+    root, condition = block_root(family.base)
+    return _rougher(mixed(root, _at(family.base, at.of({}))), np.array(condition))
+
+
+def _conjugated(family: Any, at: Points) -> Scaled:
+    found = _at(family.base, at)
     return replace(found, phase=np.conj(found.phase))
 
 
-def _product(family: Any, x: Array, values: Values, fine: float) -> Scaled:
-    parts = []
-    for side in ("left", "right"):
-        own = {k.removeprefix(side + "."): v for k, v in values.items() if k.startswith(side + ".")}
-        parts.append(functions(getattr(family, side), x, own, DOUBLE / fine))
-    a, b = parts
-    pairs = (len(x), family.size)
+def _product(family: Any, at: Points) -> Scaled:
+    a, b = _sides(family, at)
+    pairs = (len(at.x), family.size)
     return Scaled(
         (a.phase[:, :, None] * b.phase[:, None, :]).reshape(pairs),
         (a.log[:, :, None] + b.log[:, None, :]).reshape(pairs),
@@ -233,7 +262,67 @@ def _product(family: Any, x: Array, values: Values, fine: float) -> Scaled:
     )
 
 
-_FUNCTIONS: dict[str, Callable[[Any, Array, Values, float], Scaled]] = {
+def _concatenated(family: Any, at: Points) -> Scaled:
+    a, b = _sides(family, at)
+    return Scaled(*(np.concatenate([getattr(p, n) for p in (a, b)], -1) for n in ("phase", "log", "bound")))
+
+
+def _sides(family: Any, at: Points) -> list[Scaled]:
+    """The functions of the two families that a family is made of."""
+    parts = []
+    for side in ("left", "right"):
+        own = {k.removeprefix(side + "."): v for k, v in at.values.items() if k.startswith(side + ".")}
+        parts.append(_at(getattr(family, side), at.of(own)))
+    return parts
+
+
+def _transformed(family: Any, at: Points) -> Scaled:
+    """φ_k(t(x)) √t′(x)."""
+    transform = family.transform
+    t, log_slope = forward(transform, at.x)
+    if transform.tails is None:
+        t = np.clip(t, transform.values[0], transform.values[-1])
+    blur = moved(transform, at.x, t, log_slope, at.blur, at.fine)
+    found = _at(family.base, replace(at, x=t, blur=blur))
+    half = log_slope[:, None] / 2
+    found = Scaled(found.phase, found.log + half, found.bound + half)
+    return _rougher(found, (np.abs(log_slope) + bend(transform, at.x) * at.blur)[:, None])
+
+
+def _bins(family: Any, at: Points) -> Scaled:
+    """Even on one interval each, e^(−u/2a)/√a at the distance u from the edge in tails."""
+    edges, x = np.array(family.edges), at.x
+    place = np.searchsorted(edges, x, side="right") - 1  # −1 before the first edge
+    log, off = np.zeros(len(x)), np.zeros(len(x))
+    if family.tails is None:
+        place = np.where(x == edges[-1], len(edges) - 2, place)
+    inner = np.clip(place, 0, len(edges) - 2)
+    log -= np.log(np.diff(edges)[inner]) / 2
+    if family.tails is not None:
+        for there, far, length in (
+            (place < 0, edges[0] - x, family.tails[0]),
+            (place > len(edges) - 2, x - edges[-1], family.tails[1]),
+        ):
+            log = np.where(there, -far / (2 * length) - math.log(length) / 2, log)
+            off = np.where(there, far / (2 * length) + at.blur / length, off)
+        place = place + 1
+    found = place[:, None] == np.arange(family.size)
+    log = np.where(found, log[:, None], -np.inf)
+    return _bounded(found.astype(float), log, log + np.log1p(np.abs(np.where(found, log, 0)) + off[:, None]))
+
+
+def _block(family: Any, at: Points) -> Scaled:
+    log, error = log_roots(family, at.x, at.values, at.fine, at.blur)
+    return _bounded(np.ones_like(log), log, log + error)
+
+
+def _rougher(found: Scaled, error: Array) -> Scaled:
+    """The same with one more relative error, in units."""
+    sizes, errors = found.bound
+    return replace(found, bound=np.stack([sizes, np.logaddexp(errors, sizes + logarithm(error))]))
+
+
+_FUNCTIONS: dict[str, Callable[[Any, Points], Scaled]] = {
     "Categorical": _categorical,
     "Fourier": _fourier,
     "Hermite": _hermite,
@@ -244,6 +333,11 @@ _FUNCTIONS: dict[str, Callable[[Any, Array, Values, float], Scaled]] = {
     "Orthonormalised": _orthonormalised,
     "Conjugated": _conjugated,
     "Product": _product,
+    "Concatenated": _concatenated,
+    "Transformed": _transformed,
+    "Bins": _bins,
+    "MultivariateGaussian": _block,
+    "OrthonormalisedBlock": _orthonormalised_block,
 }
 
 
@@ -292,99 +386,3 @@ def inverse_root(base: Any) -> Array:
     gram = rows.T @ np.conj(rows)
     sizes, vectors = np.linalg.eigh(gram)
     return (vectors / np.sqrt(sizes)) @ np.conj(vectors.T)
-
-
-# ---------------------------------------------------------------------- integration
-
-
-def rule(families: list[tuple[Any, Values]]) -> tuple[Array, Array]:
-    """Nodes and logarithms of weights, (q,) each, for products of two functions of some families.
-
-    Moments up to the fourth are integrated as well. All families are over one variable.
-    """
-    bases = [(_base(family), values) for family, values in families]
-    first = bases[0][0]
-    kind = type(first).__name__
-    if kind == "Categorical":
-        return np.arange(first.size, dtype=float), np.zeros(first.size)
-    if kind in ("Hermite", "Gaussian"):
-        return _line(bases)
-    return _half_line(bases) if kind == "Laguerre" else _interval(bases)
-
-
-def _base(family: Any) -> Any:
-    while type(family).__name__ in ("Orthonormalised", "Conjugated", "Product"):
-        family = family.left if type(family).__name__ == "Product" else family.base
-    return family
-
-
-def places(family: Any, values: Values) -> list[tuple[float, float, float]]:
-    """(location, scale, extent in scales) of the functions of a family on the line."""
-    family = _base(family)
-    if type(family).__name__ == "Gaussian":
-        return [(float(m), float(s), 6.5) for m, s in zip(*gaussian_places(family, values), strict=True)]
-    loc, scale = number(family, values, "loc"), math.exp(number(family, values, "log_scale"))
-    return [(loc, scale, 6.5 + math.sqrt(2 * family.size - 1))]
-
-
-def _line(families: list[tuple[Any, Values]]) -> tuple[Array, Array]:
-    """The trapezoid rule, which is exact to rounding for what decays like exp(−t²); a cluster at a time."""
-    found = sorted({place for family, values in families for place in places(family, values)})
-    spans: list[list[float]] = []
-    for loc, scale, extent in sorted(found, key=lambda p: p[0] - p[1] * p[2]):
-        low, high = loc - scale * extent, loc + scale * extent
-        if spans and low <= spans[-1][1]:
-            spans[-1] = [spans[-1][0], max(high, spans[-1][1]), min(scale, spans[-1][2])]
-        else:
-            spans.append([low, high, scale])
-    counts = [math.ceil((high - low) / (0.47 * scale)) + 1 for low, high, scale in spans]
-    if sum(counts) > MOST_NODES:
-        raise TooLargeError(f"{sum(counts)} nodes on a line")
-    nodes = np.concatenate(
-        [np.linspace(low, high, n) for (low, high, _), n in zip(spans, counts, strict=True)]
-    )
-    steps = [np.full(n, (high - low) / (n - 1)) for (low, high, _), n in zip(spans, counts, strict=True)]
-    return nodes, np.log(np.concatenate(steps))
-
-
-def _half_line(families: list[tuple[Any, Values]]) -> tuple[Array, Array]:
-    scales = {math.exp(number(family, values, "log_scale")) for family, values in families}
-    start, size = families[0][0].start, max(family.size for family, _ in families)
-    if len(scales) == 1:
-        (scale,) = scales
-        t, w = np.polynomial.laguerre.laggauss(size + 4)
-        return start + scale * t, np.log(w) + t + math.log(scale)
-    reach = math.sqrt(4 * size - 2) + 7
-    low, high = min(scales), max(scales)
-    panels = math.ceil(reach * math.sqrt(high / low) / 1.5)
-    if panels * 10 > MOST_NODES:
-        raise TooLargeError("scales on a half-line are far apart")
-    u, w = _panels(np.linspace(0, reach * math.sqrt(high), panels + 1), 10)
-    return start + u * u, np.log(2 * u * w)
-
-
-def _interval(families: list[tuple[Any, Values]]) -> tuple[Array, Array]:
-    ends, points = set(), 4
-    for family, _ in families:
-        kind = type(family).__name__
-        if kind == "BSpline":
-            pieces = family.size - family.degree
-            ends |= {family.low + (family.high - family.low) * i / pieces for i in range(pieces + 1)}
-            points = max(points, family.degree + 4)
-        elif kind == "Legendre":
-            ends |= {family.low, family.high}
-            points = max(points, family.size + 3)
-        else:
-            ends |= {family.centre - family.period / 2, family.centre + family.period / 2}
-            points = max(points, 12 + 7 * (family.size // 2))
-    return _logged(_panels(np.array(sorted(ends)), points))
-
-
-def _panels(ends: Array, points: int) -> tuple[Array, Array]:
-    x, w = np.polynomial.legendre.leggauss(points)
-    half = np.diff(ends)[:, None] / 2
-    return (ends[:-1, None] + half + half * x).ravel(), (half * w).ravel()
-
-
-def _logged(found: tuple[Array, Array]) -> tuple[Array, Array]:
-    return found[0], np.log(found[1])

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -110,17 +110,22 @@ class Copy:
     Args:
         words: of the command.
         folder: where it runs.
+        errors: the file there of what it says on standard error.
+        env: variables that it has besides.
     """
 
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, words: Sequence[str], folder: Path, errors: str = "errors", env: Mapping[str, str] | None = None
+    ) -> None:
         self._code: int | None = None
-        self._pid = os.fork()
-        if self._pid == 0:
-            self._become(words, folder)
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.environ.update(env or {})
+            self._become(words, folder, errors)
 
-    def _become(self, words: Sequence[str], folder: Path) -> None:
+    def _become(self, words: Sequence[str], folder: Path, file: str) -> None:
         os.chdir(folder)
-        with open("errors", "wb") as errors, open(os.devnull, "wb") as nowhere:
+        with open(file, "wb") as errors, open(os.devnull, "wb") as nowhere:
             os.dup2(errors.fileno(), 2)
             os.dup2(nowhere.fileno(), 1)
         try:
@@ -132,18 +137,18 @@ class Copy:
 
     def poll(self) -> int | None:
         if self._code is None:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
     def wait(self) -> int:
         if self._code is None:
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._code
 
     def kill(self) -> None:
         if self._code is None:
-            os.kill(self._pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
 
 
 def start(folder: Path, epochs: int, fork: bool) -> Process:

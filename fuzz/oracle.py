@@ -12,13 +12,26 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fuzz.functions import DOUBLE, Array, Scaled, TooLargeError, functions, log_sum, logarithm, mixed, rule
+from fuzz import blocks
+from fuzz.functions import (
+    DOUBLE,
+    Array,
+    Bump,
+    Scaled,
+    TooLargeError,
+    functions,
+    log_sum,
+    logarithm,
+    mixed,
+    rule,
+)
 
 MOST_POINTS = 40_000  #: of a table
+Rules: TypeAlias = dict[int, tuple[Array, Array]]  #: nodes and logarithms of weights of variables
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,7 @@ class Table:
     bound: Array
     weights: Array
     axes: Mapping[int, int]  # missing variable -> its axis
+    nodes: Mapping[int, Array]  # missing variable -> its nodes
 
     @property
     def masses(self) -> Array:
@@ -95,13 +109,45 @@ class Oracle:
         return logarithm(pi)
 
     @cached_property
-    def rules(self) -> dict[int, tuple[Array, Array]]:
-        """Nodes and log weights of every variable."""
-        found: dict[int, list[Any]] = {v: [] for v in self.variables}
-        for layer in self.layers():
-            if type(layer).__name__ == "Input":
-                found[layer.variable].append((layer.family, self.learnt(layer)))
-        return {v: rule(families) for v, families in found.items()}
+    def inputs(self) -> list[Any]:
+        """The input layers."""
+        return self.inputs_of(None)
+
+    def inputs_of(self, roots: Sequence[Any] | None) -> list[Any]:
+        """The input layers below some roots."""
+        return [layer for layer in self.layers(roots) if type(layer).__name__ == "Input"]
+
+    @cached_property
+    def rules(self) -> Rules:
+        """Nodes and log weights of every variable, where all are integrated over."""
+        return {v: self._rule(v, self.variables, None) for v in self.variables}
+
+    def rules_at(self, x: Array | None, missing: Sequence[int]) -> Rules:
+        """Nodes and log weights of missing variables, where others are as in some rows.
+
+        What is observed of a block says where the rest of it is.
+        """
+        hidden = set(missing)
+        cut = {v for layer in self.inputs if not set(layer.variables) <= hidden for v in layer.variables}
+        return {v: self._rule(v, missing, x) if v in cut else self.rules[v] for v in missing}
+
+    def _rule(self, variable: int, missing: Sequence[int], x: Array | None) -> tuple[Array, Array]:
+        families, bumps = [], []
+        for layer in self.inputs:
+            if variable not in layer.variables:
+                continue
+            if not is_block(layer.family):
+                families.append((layer.family, self.learnt(layer)))
+                continue
+            family, values = _gaussians(layer.family, self.learnt(layer))
+            place = layer.variables.index(variable)
+            left = [i for i, v in enumerate(layer.variables) if v in missing]
+            rows = None if x is None else x[:, list(layer.variables)]
+            if not all(np.isfinite(value).all() for value in values.values()):
+                raise TooLargeError("numbers of a block are not finite")
+            transform = blocks.transforms(family)[place]
+            bumps += [Bump(transform, *each) for each in blocks.places(family, values, place, left, rows)]
+        return rule(families, bumps)
 
     @cached_property
     def rule_rounding(self) -> float:
@@ -120,8 +166,8 @@ class Oracle:
         """Whether a variable has states."""
         return any(
             type(layer.family).__name__ == "Categorical"
-            for layer in self.layers()
-            if type(layer).__name__ == "Input" and layer.variable == variable
+            for layer in self.inputs
+            if variable in layer.variables
         )
 
     def layers(self, roots: Sequence[Any] | None = None) -> list[Any]:
@@ -141,7 +187,11 @@ class Oracle:
     # ------------------------------------------------------------------ values
 
     def values(
-        self, x: Array | None, missing: Iterable[int], over: Iterable[int] | None = None
+        self,
+        x: Array | None,
+        missing: Iterable[int],
+        over: Iterable[int] | None = None,
+        nodes: Rules | None = None,
     ) -> dict[int, Scaled]:
         """Every layer at rows of x and at all nodes of the missing variables, by the id of the layer.
 
@@ -152,22 +202,26 @@ class Oracle:
             x: rows (n, d); None where all is missing.
             missing: the variables that run through their nodes.
             over: only layers whose scope is within these variables are wanted.
+            nodes: of the missing variables; default those of all.
         """
         axes = {v: i + 1 for i, v in enumerate(sorted(missing))}
         wanted = set(self.variables if over is None else over)
-        total = math.prod(len(self.rules[v][0]) for v in axes) * (1 if x is None else max(1, len(x)))
+        nodes = self.rules if nodes is None else nodes
+        total = math.prod(len(nodes[v][0]) for v in axes) * (1 if x is None else max(1, len(x)))
         if total > MOST_POINTS:
             raise TooLargeError(f"{total} points")
         found: dict[int, Scaled] = {}
         for layer in self.layers():
             if set(layer.scope) <= wanted:
-                found[id(layer)] = self._layer(layer, x, axes, found)
+                found[id(layer)] = self._layer(layer, x, axes, nodes, found)
         return found
 
-    def _layer(self, layer: Any, x: Array | None, axes: dict[int, int], found: dict[int, Scaled]) -> Scaled:
+    def _layer(
+        self, layer: Any, x: Array | None, axes: dict[int, int], nodes: Rules, found: dict[int, Scaled]
+    ) -> Scaled:
         kind = type(layer).__name__
         if kind == "Input":
-            return self._input(layer, x, axes)
+            return self._input(layer, x, axes, nodes)
         inputs = [found[id(item)] for item in layer.inputs]
         if kind == "Sum":
             weight = self.matrix(layer)
@@ -179,21 +233,28 @@ class Oracle:
             result = product(result, item)
         return result
 
-    def _input(self, layer: Any, x: Array | None, axes: dict[int, int]) -> Scaled:
-        axis = axes.get(layer.variable, 0)
-        if axis:
-            points = self.rules[layer.variable][0]
-        else:
-            assert x is not None
-            points = x[:, layer.variable]
+    def _input(self, layer: Any, x: Array | None, axes: dict[int, int], nodes: Rules) -> Scaled:
+        sides = []
+        for v in layer.variables:
+            side = [1] * (len(axes) + 1)
+            side[axes.get(v, 0)] = -1
+            if v not in axes:
+                assert x is not None
+            sides.append((nodes[v][0] if v in axes else x[:, v]).reshape(side))
+        shape = np.broadcast_shapes(*(side.shape for side in sides))
+        columns = [np.broadcast_to(side, shape).ravel() for side in sides]
+        points = np.stack(columns, axis=1) if is_block(layer.family) else columns[0]
         result = functions(layer.family, points, self.learnt(layer), self.precision)
-        result = result.exact() if axis else result
+        result = result.exact() if all(v in axes for v in layer.variables) else result
         weight = self.matrix(layer)
         if weight is not None:
             result = mixed(weight, result)
-        shape = [1] * (len(axes) + 2)
-        shape[axis], shape[-1] = len(points), result.log.shape[-1]
-        return result.reshape(tuple(shape))
+        return result.reshape((*shape, result.log.shape[-1]))
+
+    def cuts_blocks(self, missing: Iterable[int]) -> bool:
+        """Whether some variables of a block are missing and others are not."""
+        hidden = set(missing)
+        return any(not set(i.variables) <= hidden and set(i.variables) & hidden for i in self.inputs)
 
     def amplitudes(self, x: Array) -> Scaled:
         """c_r at rows: (n, R)."""
@@ -203,9 +264,10 @@ class Oracle:
     def root_table(self, x: Array | None, missing: Iterable[int]) -> tuple[Array, Array, Table]:
         """log π_r |c_r|² and its bound, (…, R), and the table of their sum."""
         missing = sorted(missing)
-        values = self.values(x, missing)
+        nodes = self.rules_at(x, missing)
+        values = self.values(x, missing, nodes=nodes)
         roots = _joined([values[id(root)] for root in self.circuit.roots])
-        shape = (1 if x is None else len(x), *(len(self.rules[v][0]) for v in missing), roots.log.shape[-1])
+        shape = (1 if x is None else len(x), *(len(nodes[v][0]) for v in missing), roots.log.shape[-1])
         log = np.broadcast_to(2 * roots.log + self.mixture, shape)
         sizes, errors = roots.bound
         if not missing:  # |c|² of one row is known better than a Gram matrix: up to 2 |c| δ + δ²
@@ -216,8 +278,9 @@ class Oracle:
         for v, axis in axes.items():
             side = [1] * weights.ndim
             side[axis] = -1
-            weights = weights + self.rules[v][1].reshape(side)
-        return log, bound, Table(log_sum(log, axis=-1), log_sum(bound, axis=-1), weights, axes)
+            weights = weights + nodes[v][1].reshape(side)
+        points = {v: nodes[v][0] for v in missing}
+        return log, bound, Table(log_sum(log, axis=-1), log_sum(bound, axis=-1), weights, axes, points)
 
     def table(self, x: Array | None, missing: Iterable[int]) -> Table:
         """The density, not normalised, at rows and at the nodes of what is missing."""
@@ -241,24 +304,49 @@ class Oracle:
     # ------------------------------------------------------------------ structure
 
     def splits_agree(self, roots: Sequence[Any] | None = None) -> bool:
-        """Structured-decomposable: products of two inputs or more over one scope split it in one way."""
+        """Structured-decomposable: products of two inputs or more over one scope split it in one way.
+
+        A block over several variables leaves them together, which is another way.
+        """
         splits: dict[frozenset[int], set[frozenset[frozenset[int]]]] = {}
         for layer in self.layers(roots):
-            if type(layer).__name__ in ("Hadamard", "Kronecker") and len(layer.inputs) > 1:
+            kind = type(layer).__name__
+            if kind in ("Hadamard", "Kronecker") and len(layer.inputs) > 1:
                 split = frozenset(frozenset(item.scope) for item in layer.inputs)
                 splits.setdefault(frozenset(layer.scope), set()).add(split)
+            if kind == "Input" and len(layer.variables) > 1:
+                splits.setdefault(frozenset(layer.scope), set()).add(frozenset([frozenset(layer.scope)]))
         return all(len(found) == 1 for found in splits.values())
 
+    def blocks_agree(self, roots: Sequence[Any] | None = None) -> bool:
+        """Blocks over the same variables hold them in one order and one coordinate, and nothing else does.
+
+        Then their inner products have closed forms.
+        """
+        kinds: dict[int, set[Any]] = {}
+        for layer in self.inputs_of(roots):
+            block = is_block(layer.family)
+            kind = (layer.variables, blocks.transforms(_gaussians(layer.family, {})[0])) if block else None
+            for v in layer.variables:
+                kinds.setdefault(v, set()).add(kind)
+        return all(len(found) == 1 for found in kinds.values())
+
+    @property
+    def has_blocks(self) -> bool:
+        """Some input layer holds functions of several variables, or of one as of several."""
+        return any(is_block(layer.family) for layer in self.inputs)
+
     def roots_agree(self) -> bool:
-        """The same for the circuit of every root layer by itself."""
-        return all(self.splits_agree([root]) for root in self.circuit.roots)
+        """The same for the circuit of every root layer by itself, and for its blocks."""
+        return all(self.splits_agree([root]) and self.blocks_agree([root]) for root in self.circuit.roots)
 
     def inputs_below(self, layer: Any) -> dict[int, set[int]]:
         """variable → the input layers over it below a layer, by their ids."""
         found: dict[int, set[int]] = {}
         for item in self.layers([layer]):
             if type(item).__name__ == "Input":
-                found.setdefault(item.variable, set()).add(id(item))
+                for v in item.variables:
+                    found.setdefault(v, set()).add(id(item))
         return found
 
     def inputs_apart(self, every: bool, roots: Sequence[Any] | None = None) -> bool:
@@ -272,21 +360,44 @@ class Oracle:
                 return False
         return True
 
+    def input_groups(self, roots: Sequence[Any] | None = None) -> list[list[Any]]:
+        """Input layers over the same variables."""
+        groups: dict[frozenset[int], list[Any]] = {}
+        for layer in self.inputs_of(roots):
+            groups.setdefault(frozenset(layer.scope), []).append(layer)
+        return list(groups.values())
+
+    def blocks_overlap(self, roots: Sequence[Any] | None = None) -> bool:
+        """Some input layers have some variables in common, and others not."""
+        scopes = [frozenset(group[0].scope) for group in self.input_groups(roots)]
+        return any(a & b for a, b in itertools.combinations(scopes, 2))
+
     def input_error(self, roots: Sequence[Any] | None = None) -> float:
-        """The largest deviation from (U1): inner products of input functions over one variable from δ."""
+        """The largest deviation from (U1): inner products of functions over the same variables from δ."""
         worst = 0.0
-        for v in self.variables:
-            layers = [i for i in self.layers(roots) if type(i).__name__ == "Input" and i.variable == v]
-            nodes, weights = self.rules[v]
-            rows = []
-            for layer in layers:
-                found = functions(layer.family, nodes, self.learnt(layer), self.precision)
-                weight = self.matrix(layer)
-                found = found if weight is None else mixed(weight, found)
-                rows.append(found.phase * np.exp(np.minimum(found.log + weights[:, None] / 2, 300)))
-            units = np.concatenate(rows, axis=1)
+        for group in self.input_groups(roots):
+            units = np.concatenate(
+                [phase * np.exp(np.minimum(log, 300)) for phase, log in self.input_units(group)], axis=1
+            )
             worst = max(worst, float(np.abs(units.T @ units.conj() - np.eye(units.shape[1])).max()))
         return worst
+
+    def input_units(self, group: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Units of input layers over the same variables at all nodes, with the roots of weights.
+
+        Phases and logarithms, (nodes, units) each, of every layer.
+        """
+        missing = sorted(group[0].scope)
+        axes = {v: i + 1 for i, v in enumerate(missing)}
+        weights = sum(np.ix_(*(self.rules[v][1] for v in missing))[i] for i in range(len(missing)))
+        if weights.size > MOST_POINTS:
+            raise TooLargeError(f"{weights.size} points")
+        found = []
+        for layer in group:
+            units = self._input(layer, None, axes, self.rules)
+            flat = (weights.size, units.log.shape[-1])
+            found.append((units.phase.reshape(flat), units.log.reshape(flat) + weights.reshape(-1, 1) / 2))
+        return found
 
     def sum_error(self, roots: Sequence[Any] | None = None) -> float:
         """The largest deviation from (U3): W Wᴴ from I."""
@@ -298,6 +409,21 @@ class Oracle:
                 with np.errstate(over="ignore"):
                     worst = max(worst, float(np.abs(weight @ weight.conj().T - np.eye(len(weight))).max()))
         return worst
+
+
+def columns(layer: Any, x: Array) -> Array:
+    """What the family of an input layer is evaluated at, of rows: (n, d) → (n,), or (n, D) of a block."""
+    return x[:, list(layer.variables)] if is_block(layer.family) else x[:, layer.variables[0]]
+
+
+def is_block(family: Any) -> bool:
+    """Whether functions are of several variables, or of one as of several."""
+    return type(family).__name__ in ("MultivariateGaussian", "OrthonormalisedBlock")
+
+
+def _gaussians(family: Any, values: Mapping[str, Array]) -> tuple[Any, Mapping[str, Array]]:
+    """The Gaussians that a block is made of."""
+    return (family.base, {}) if type(family).__name__ == "OrthonormalisedBlock" else (family, values)
 
 
 def _joined(parts: Sequence[Scaled]) -> Scaled:

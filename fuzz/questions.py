@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,8 +91,9 @@ class Subject:
         for mask in np.unique(missing, axis=0):
             rows = np.flatnonzero((missing == mask).all(axis=1))
             hidden = [v for v in oracle.variables if mask[v]]
-            table = oracle.table(x[rows], hidden)
-            log[rows], bound[rows] = table.total(), table.total_bound()
+            for some in rows[:, None] if oracle.cuts_blocks(hidden) else [rows]:
+                table = oracle.table(x[some], hidden)
+                log[some], bound[some] = table.total(), table.total_bound()
         return self._normalised(log, bound)
 
     def _normalised(self, log: Array, bound: Array) -> tuple[Array, Array]:
@@ -290,12 +291,39 @@ class MixtureOf(OfRows):
 
 def mixed_in(subject: Subject) -> tuple[list[str], list[float]]:
     """The models and the weights of the mixture that a model was made as; none where it is no mixture."""
-    made = re.compile(rf"{subject.name} = sq\.mixture\(\[(.*?)\](?:, \[(.*)\])?\)")
+    made = re.compile(rf"{subject.name} = sq\.(mixture|stack)\(\[(.*?)\](?:, (?:\[(.*)\]|.*))?\)")
     found = next((match for line in subject.program.lines if (match := made.match(line))), None)
     if found is None:
         return [], []
-    parts = found.group(1).split(", ")
-    return parts, list(map(float, found.group(2).split(", "))) if found.group(2) else [1.0] * len(parts)
+    parts = found.group(2).split(", ")
+    if found.group(1) == "stack":
+        shares = subject.model.notes["stack"]["shares"]
+        kept = [(part, share) for part, share in zip(parts, shares, strict=True) if share > 0]
+        return [part for part, _ in kept], [share for _, share in kept]
+    return parts, list(map(float, found.group(3).split(", "))) if found.group(3) else [1.0] * len(parts)
+
+
+@dataclass(frozen=True)
+class FittedLogProb(LogProb):
+    """log p by what EM has found, which is what the circuit that was made of it computes."""
+
+    @property
+    def kind(self) -> str:
+        return "log_prob of a fit"
+
+    def expression(self, name: str) -> str:
+        return f"{self.fit}.log_prob(x)"
+
+    fit: str = ""
+
+
+def fitted_in(subject: Subject) -> str:
+    """The name of the fit without encoding that a model in double precision was made of, if there is one."""
+    if any(line.startswith(f"{subject.name} = copy") for line in subject.program.lines):
+        return ""
+    made = re.compile(r"c\d+ = sq\.learning\.members\.mixture_circuit\((r\d+), .*Encoding\(\{\}, \{\}\)")
+    found = next((match for line in subject.program.lines if (match := made.match(line))), None)
+    return found.group(1) if found and subject.precision == DOUBLE else ""
 
 
 @dataclass(frozen=True)
@@ -649,7 +677,7 @@ def moments(subject: Subject, question: OfEvidence, order: int) -> tuple[Array, 
             others = tuple(a for a in range(table.log.ndim) if a != table.axes[v])
             mass = np.exp(log_sum(table.masses, axis=others) - total)
             rough = unit * np.exp(log_sum(table.bound + table.weights, axis=others) - total)
-            x = oracle.rules[v][0]
+            x = table.nodes[v]
             for k in range(1, order + 1):
                 means[k - 1, row, v] = mass @ x**k
                 size = np.abs(x) ** k
@@ -755,7 +783,7 @@ class ExpectationOf(OfEvidence):
             table = oracle.table(self.rows[row : row + 1], hidden)
             factor: Any = np.ones(())
             for i, v in enumerate(self.variables):
-                points = oracle.rules[v][0] if v in hidden else self.rows[row, v : v + 1]
+                points = table.nodes[v] if v in hidden else self.rows[row, v : v + 1]
                 values = points**2 if i % 2 == 0 else np.sin(points)
                 shape = [1] * table.log.ndim
                 shape[table.axes.get(v, 0)] = -1
@@ -826,7 +854,8 @@ class Imputed(OfEvidence):
         return None
 
     def _likely(self, subject: Subject, row: int, v: int, value: float) -> Problem | None:
-        nodes = subject.oracle.rules[v][0]
+        hidden = [other for other in subject.oracle.variables if self.mask[row, other]]
+        nodes = subject.oracle.rules_at(self.rows[row : row + 1], hidden)[v][0]
         discrete = subject.oracle.is_discrete(v)
         if not discrete:
             nodes = np.concatenate([nodes, (nodes[1:] + nodes[:-1]) / 2])
@@ -892,7 +921,7 @@ class Samples(OfEvidence):
         subject.compared += drawn.shape[0]
         if all(subject.oracle.is_discrete(v) for v in hidden):
             return self._counted(drawn[:, hidden].astype(int), mass)
-        return self._averaged(subject, drawn, hidden, mass)
+        return self._averaged(table.nodes, drawn, hidden, mass)
 
     def _counted(self, drawn: Array, mass: Array) -> Problem | None:
         """Σ n log(n / (N p)) has a tail of e^(−t) (e t / (k − 1))^(k − 1) beyond k − 1."""
@@ -915,14 +944,16 @@ class Samples(OfEvidence):
         where = f"at {tuple(map(int, state))}" if worst < kept else state
         return Problem(self.kind, f"{n[worst] / self.count:.4f} {where}", f"{p[worst]:.4f}", "frequencies")
 
-    def _averaged(self, subject: Subject, drawn: Array, hidden: list[int], mass: Array) -> Problem | None:
+    def _averaged(
+        self, points: Mapping[int, Array], drawn: Array, hidden: list[int], mass: Array
+    ) -> Problem | None:
         """Means of products of waves, bounded by 1, by Hoeffding's inequality."""
         random = np.random.default_rng(self.seed)
         limit = math.sqrt(2 * math.log(2 / ALARM) / self.count)
         for _ in range(6):
             expected, found = mass.astype(complex), np.ones(len(drawn), complex)
             for axis, v in enumerate(hidden):
-                nodes = subject.oracle.rules[v][0]
+                nodes = points[v]
                 spread = (nodes.max() - nodes.min()) or 1.0
                 turn = random.choice([0.0, 1.0, 2.5, 5.0]) * 2 / spread
                 shape = [1] * mass.ndim

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 import squircuit as sq
-from fuzz.functions import DOUBLE, Array, Scaled, functions, log_sum, mixed
-from fuzz.oracle import Oracle
+from fuzz.functions import DOUBLE, Array, Scaled, functions, log_sum
+from fuzz.oracle import Oracle, columns, is_block
 from fuzz.program import Program, tensor
 from fuzz.questions import ROUNDING, Problem
 
@@ -186,11 +186,11 @@ def _function_sizes(oracle: Oracle, x: Array) -> Array:
     By Bessel's inequality Σ_k |ℓ_k(x)|² is at most ∏_v Σ_j |φ_vj(x_v)|² for each product, and there are as
     many products as layers at most.
     """
-    logs = np.zeros(len(x))
-    for v in oracle.variables:
-        layers = [i for i in oracle.layers() if type(i).__name__ == "Input" and i.variable == v]
-        found = [functions(i.family, x[:, v], oracle.learnt(i), DOUBLE).log for i in layers]
-        logs = logs + log_sum(2 * np.concatenate(found, axis=1), axis=1)
+    logs, overlap = np.zeros(len(x)), oracle.blocks_overlap()
+    for group in oracle.input_groups():
+        found = [functions(i.family, columns(i, x), oracle.learnt(i), DOUBLE).log for i in group]
+        sizes = log_sum(2 * np.concatenate(found, axis=1), axis=1)
+        logs = logs + (np.maximum(sizes, 0) if overlap else sizes)
     return np.exp(np.minimum(logs / 2, 300)) * math.sqrt(len(oracle.layers()))
 
 
@@ -216,29 +216,35 @@ def _marginal(question: CircuitQuestion, subject: CircuitSubject, answer: Any) -
 
 def _integrated(question: CircuitQuestion, subject: CircuitSubject, answer: Any) -> Problem | None:
     oracle = subject.oracle
-    if any(_is_unbounded(oracle, v) for v in question.over):
+    blocks = {v for layer in oracle.inputs if is_block(layer.family) for v in layer.variables}
+    if any(is_unbounded(oracle, v) and v not in blocks for v in question.over):
         return None  # the rules of lines are for products of two functions
-    values = oracle.values(question.x, question.over)
+    if any(oracle.cuts_blocks([v]) or v in blocks for v in question.over) and len(question.x) > 1:
+        return None
+    nodes = oracle.rules_at(question.x, question.over)
+    values = oracle.values(question.x, question.over, nodes=nodes)
     parts, limits = [], []
     for root in oracle.circuit.roots:
         found = values[id(root)]
-        shape = (len(question.x), *(len(oracle.rules[v][0]) for v in sorted(question.over)), root.units)
+        shape = (len(question.x), *(len(nodes[v][0]) for v in sorted(question.over)), root.units)
         weight = np.zeros(shape[:-1])
         for axis, v in enumerate(sorted(question.over)):
             side = [1] * weight.ndim
             side[axis + 1] = -1
-            weight = weight + oracle.rules[v][1].reshape(side)
+            weight = weight + nodes[v][1].reshape(side)
         axes = tuple(range(1, weight.ndim))
         parts.append((np.broadcast_to(_plain(found), shape) * np.exp(weight)[..., None]).sum(axis=axes))
         sizes = np.broadcast_to(np.exp(np.minimum(found.bound[1], 300)), shape)
         limits.append((sizes * np.exp(weight)[..., None]).sum(axis=axes))
     # nodes far from 0 are rounded, and phases with them
-    far = max((float(np.abs(oracle.rules[v][0]).max()) for v in question.over), default=0.0)
-    limit = (ROUNDING + 1e-15 * far) * np.concatenate(limits, axis=1)
+    far = max((float(np.abs(nodes[v][0]).max()) for v in question.over), default=0.0)
+    ends = 1e-6 if blocks & set(question.over) else 0.0  # roots of Gaussians end beyond the nodes
+    limit = (ROUNDING + 1e-15 * far + ends) * np.concatenate(limits, axis=1)
     return _compare(subject, question.kind, answer, np.concatenate(parts, axis=1), limit)
 
 
-def _is_unbounded(oracle: Oracle, variable: int) -> bool:
+def is_unbounded(oracle: Oracle, variable: int) -> bool:
+    """Whether a variable lives on a line or a half-line."""
     kinds = ("Line", "HalfLine")
     return type(oracle.circuit.domains[variable]).__name__ in kinds
 
@@ -326,12 +332,12 @@ def _truths(subject: CircuitSubject) -> Iterable[tuple[str, bool | None]]:
     yield "U2", oracle.inputs_apart(False)
     yield "U4", oracle.inputs_apart(True)
     loose = 3e-4 if not subject.is_double else 1e-7
-    u1, u3 = _near(oracle.input_error(), loose), _near(oracle.sum_error(), loose)
+    u1, u3 = _u1(oracle, None, loose), _near(oracle.sum_error(), loose)
     yield "U1", u1
     yield "U3", u3
     each = [
         (
-            _near(oracle.input_error([root]), loose),
+            _u1(oracle, [root], loose),
             oracle.inputs_apart(False, [root]),
             _near(oracle.sum_error([root]), loose),
         )
@@ -345,6 +351,12 @@ def _truths(subject: CircuitSubject) -> Iterable[tuple[str, bool | None]]:
     basis = _basis_decomposable(subject, oracle.variables)
     yield "regular orthogonal", None if regular is None and basis else bool(basis and regular)
     yield "deterministic", _deterministic(subject)
+
+
+def _u1(oracle: Oracle, roots: list[Any] | None, loose: float) -> bool | None:
+    """(U1); what it says of blocks that overlap is not decided."""
+    found = _near(oracle.input_error(roots), loose)
+    return None if found and oracle.blocks_overlap(roots) else found
 
 
 def _near(error: float, loose: float) -> bool | None:
@@ -450,18 +462,14 @@ def _deterministic(subject: CircuitSubject) -> bool | None:
 def _inputs_orthogonal(subject: CircuitSubject, over: Iterable[int] | None = None) -> bool | None:
     """All input units over one variable are pairwise orthogonal."""
     oracle = subject.oracle
-    undecided = False
-    for v in oracle.variables if over is None else over:
-        nodes, weights = oracle.rules[v]
-        logs, phase = [], []
-        for layer in oracle.layers():
-            if type(layer).__name__ == "Input" and layer.variable == v:
-                found = functions(layer.family, nodes, oracle.learnt(layer), DOUBLE).exact()
-                weight = oracle.matrix(layer)
-                found = found if weight is None else mixed(weight, found)
-                logs.append(found.log + weights[:, None] / 2)
-                phase.append(found.phase)
-        log, turn = np.concatenate(logs, axis=1), np.concatenate(phase, axis=1)
+    chosen = set(oracle.variables if over is None else over)
+    groups = [group for group in oracle.input_groups() if group[0].scope & chosen]
+    # of blocks that overlap, or are integrated in part, it is not said what is compared
+    undecided = oracle.blocks_overlap() or any(not group[0].scope <= chosen for group in groups)
+    for group in groups:
+        if not group[0].scope <= chosen:
+            continue
+        turn, log = (np.concatenate(each, axis=1) for each in zip(*oracle.input_units(group), strict=True))
         norms = log_sum(2 * log, axis=0) / 2
         units = turn * np.exp(log - np.where(np.isfinite(norms), norms, 0))
         cosine = np.abs(units.T @ units.conj())
@@ -479,7 +487,9 @@ def _basis_decomposable(subject: CircuitSubject, over: Iterable[int]) -> bool:
     for layer in oracle.layers():
         kind = type(layer).__name__
         if kind == "Input":
-            scopes[id(layer)] = [{layer.variable: frozenset({(id(layer), k)})} for k in range(layer.units)]
+            scopes[id(layer)] = [
+                dict.fromkeys(layer.variables, frozenset({(id(layer), k)})) for k in range(layer.units)
+            ]
             continue
         inputs = [scopes[id(item)] for item in layer.inputs]
         if kind == "Sum":
@@ -552,13 +562,19 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
     """Whether a circuit may be refused."""
     subject.compared += 1
     kind, oracle = question.kind, subject.oracle
-    if kind in NEEDS_COMPATIBLE and not oracle.splits_agree():
+    if kind in NEEDS_COMPATIBLE and (oracle.has_blocks or not oracle.splits_agree()):
         return None
-    if kind in ("inner_product", "overlap", "fidelity") and not oracle.splits_agree():
+    have_forms = oracle.splits_agree() and oracle.blocks_agree()
+    if kind in ("inner_product", "overlap", "fidelity") and not have_forms:
         return None
     if kind in ("partition", "marginal") and not oracle.roots_agree():
         return None
+    if kind == "integrate" and error.property == "integrable in closed form" and oracle.has_blocks:
+        return None
     if kind.startswith("scalar.") and _orthogonal(subject, question.over or oracle.variables) is not True:
+        return None
+    cut = (question.over and oracle.cuts_blocks(question.over)) or not oracle.blocks_agree()
+    if kind.startswith("scalar.") and cut and "not decided" in error.reason:
         return None
     # #P-hard where inputs of a sum split differently; over continuous variables there is nothing to enumerate
     hard = not oracle.splits_agree() and not _is_small(subject)
@@ -576,4 +592,6 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
 
 def _is_unitary(subject: CircuitSubject) -> bool:
     oracle = subject.oracle
+    if oracle.blocks_overlap():
+        return False
     return oracle.inputs_apart(True) and max(oracle.input_error(), oracle.sum_error()) < SURE

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from squircuit.families import Monotone, MultivariateGaussian
 from squircuit.models import SquaredCircuit
 from squircuit.models.density import Density
 
@@ -68,3 +69,24 @@ def test_a_failure_is_a_program_that_shows_it(monkeypatch):
     smaller = shrunk(failure, 5.0)
     assert len(smaller.lines) <= len(failure.lines)
     exec(compile(smaller.text().split("\n", 3)[3], "<failure>", "exec"), {})
+
+
+def test_a_marginal_over_a_part_of_a_block_that_is_off_is_noticed(monkeypatch):
+    right = MultivariateGaussian._log_squares
+
+    def shifted(self, x, observed, values):
+        return right(self, x, observed, values) + 1e-3 * (not all(observed))
+
+    monkeypatch.setattr(MultivariateGaussian, "_log_squares", shifted)
+    assert any(failures(range(300)))
+
+
+def test_a_slope_of_a_transform_that_is_off_is_noticed(monkeypatch):
+    right = Monotone.forward
+
+    def steeper(self, x):
+        t, log_slope = right(self, x)
+        return t, 1.001 * log_slope
+
+    monkeypatch.setattr(Monotone, "forward", steeper)
+    assert any(failures(range(300)))

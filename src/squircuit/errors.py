@@ -152,6 +152,10 @@ class FormatError(SquircuitError, ValueError):
     """A file or a JSON document does not hold a valid object of squircuit, or cannot hold one."""
 
 
+class ProcessError(SquircuitError, RuntimeError):
+    """Another of the processes that train one model together has ended, or failed."""
+
+
 def require_unmasked(values: object) -> None:
     """Refuse NumPy's masked arrays: what reads their numbers does not see what is masked.
 

@@ -57,9 +57,11 @@ def test_names_of_data_sets_in_capitals_are_understood_in_the_error(tmp_path):
 
 def test_advice_for_python_is_not_given_in_the_shell(people, model_file, tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3\n")
-    assert error_line("data", "show", tmp_path / "x.csv").endswith("Fix: correct the line; cells end at ','.")
+    assert error_line("data", "show", tmp_path / "x.csv").endswith("cells end at ',', else pass --delimiter.")
     (tmp_path / "y.csv").write_text("group,kids,height,wind\na,1,1.7,3\n")
-    assert error_line("score", model_file, tmp_path / "y.csv").endswith("Fix: add it or rename one.")
+    assert error_line("score", model_file, tmp_path / "y.csv").endswith(
+        "or pass --no-header if the first line holds data."
+    )
     words = ("fit", people, "--out", tmp_path / "m", "--run", tmp_path / "r", "--epochs", 1, "--units", 2)
     call(*words)
     line = error_line(*words, "--lr", 0.5, "--resume")
@@ -169,7 +171,7 @@ def test_data_with_other_columns(model_file):
          "Fix: leave the cells to be filled empty."),
         (("complete", "--out", "x.png"), "x.png: the model is not of images. Fix: --out FILE.csv."),
         (("complete", "--out", "x.jpg"), "x.jpg: not a kind of file for this. "
-         "Fix: a name ending in .csv, .npy, .png, .pdf, .svg."),
+         "Fix: a name ending in .csv, .tsv, .txt, .parquet, .pq, .feather, .arrow, .npy, .png, .pdf, .svg."),
         (("complete", "--method", "best"), "--method best: not known. Fix: one of mean, mode, sample."),
         (("complete", "--method", "mean", "-n", "2"), "--count 2: there is one mean only. "
          "Fix: --method sample."),

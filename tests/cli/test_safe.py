@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from squircuit.cli.writing import as_csv
+from squircuit.cli.tables import as_csv
 
 from .conftest import call
 

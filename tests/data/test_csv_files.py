@@ -56,7 +56,7 @@ def test_both_readers_agree(tmp_path_factory, lines, end, start):
 
 def test_pyarrow_reads_plain_files_and_leaves_quotes_and_damage_to_python(tmp_path):
     path = tmp_path / "data.csv"
-    with patch("squircuit.data.csv_files._numbers_or_texts", side_effect=AssertionError("asked")):
+    with patch("squircuit.data.csv_files._cells", side_effect=AssertionError("asked")):
         path.write_text("a,b\n1,x\n2,y\n")
         with pytest.raises(AssertionError, match="asked"):
             read(path)

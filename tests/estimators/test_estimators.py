@@ -258,8 +258,8 @@ def test_a_value_never_seen_stays_and_the_rest_is_filled_as_if_it_were_missing()
     imputer = Imputer(**FEW).fit(people())
     new = pd.DataFrame([("pink", 1.0, NAN), (None, 1.0, NAN)], columns=people().columns)
     filled = imputer.transform(new)
-    assert filled[0, 0] == "pink"
-    assert filled[0, 2] == pytest.approx(filled[1, 2], rel=1e-12)
+    assert filled.iloc[0, 0] == "pink"
+    assert filled.iloc[0, 2] == pytest.approx(filled.iloc[1, 2], rel=1e-12)
 
 
 def test_columns_that_are_dropped_pass_through():
@@ -398,6 +398,7 @@ def test_modes_and_samples_of_gaps_have_the_resolution_of_the_training_data_and_
             Imputer(strategy=strategy, **FEW)
             .fit(stones())
             .transform(pd.DataFrame(gaps, columns=["price", "carat"]))
+            .to_numpy()
         )
         known = ~np.isnan(gaps)
         np.testing.assert_array_equal(filled[known], gaps[known])

@@ -174,3 +174,9 @@ def test_sixteen_points_integrate_on_maps_of_all_kinds():
         nodes, weights = gauss_legendre(Transformed(Hermite(8), t).breakpoints(), points=16)
         rows = Transformed(Hermite(8), t).evaluate(nodes)
         close((rows.mT * weights) @ rows, torch.eye(8), atol=1e-12)
+
+
+def test_a_transform_that_takes_the_base_beyond_floats_is_refused_with_the_fix():
+    steep = Monotone((0.0, 1.0), (0.0, 1.0), (1.0, 1.0), tails=(0.0, 40.0))
+    with pytest.raises(ParameterError, match=r"takes the ends of the base to .*Fix: pass a transform"):
+        Transformed(Hermite(2), steep)

@@ -25,9 +25,6 @@ ENCODE = "encode texts, with model.schema.encode(rows) where the model was made 
          "the numbers are object. Fix: make them floats, x.astype('float64')."),
         ([[1, 2.5], [1]], "the rows have several lengths. Fix: give each 2 cells."),
         ("people.csv", "'people.csv' is a name, not data. Fix: read it with sq.data.read or sq.data.load."),
-        (TABLE, "rows and their gaps in one Table. Fix: pass data.rows, and missing=data.missing."),
-        (TABLE.encode([["x", 1.0]]),
-         "rows and their gaps in one Rows. Fix: pass data.x, and missing=data.missing."),
         ([[0.25, 1.0]], "row 0, column 0: 0.25 is not in the domain, integers 0 to 2. "
          "Fix: correct it, or mark the entry in missing= if its value is not known."),
     ],
@@ -41,6 +38,20 @@ def test_what_is_no_data_is_refused_in_one_line(x, expected):
 def test_a_data_set_has_parts_and_is_no_data():
     with pytest.raises(sq.DataError, match=r"has three parts\. Fix: pass one, such as dataset\.test\."):
         MODEL.log_prob(sq.data.load("ring"))
+
+
+def test_a_table_and_rows_are_their_numbers():
+    expected = MODEL.log_prob(TABLE.rows, TABLE.missing)
+    assert torch.equal(MODEL.log_prob(TABLE), expected)
+    assert torch.equal(MODEL.log_prob(TABLE.cells), expected)
+    with pytest.raises(
+        sq.DataError, match=r"rows and their gaps in one Table. Fix: pass data.rows, and missing="
+    ):
+        sq.evaluate(MODEL.circuit(), TABLE)
+    with pytest.raises(
+        sq.DataError, match=r"rows and their gaps in one Rows. Fix: pass data.x, and missing="
+    ):
+        sq.evaluate(MODEL.circuit(), TABLE.cells)
 
 
 def test_evaluation_of_circuits_has_the_same_door():

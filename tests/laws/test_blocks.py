@@ -182,3 +182,66 @@ def test_two_orders_of_one_block_are_refused_with_the_fix():
     circuit = Circuit(sq.Sum(layers)).initialise(seed=0)
     with pytest.raises(sq.StructureError, match="one order"):
         sq.partition(circuit)
+
+
+def test_properties_of_blocks_whose_inner_products_have_no_closed_form_are_not_decided():
+    squeeze = sq.Monotone((0.0, 1.0), (0.0, 2.0), (2.0, 2.0))
+    gaussian = sq.MultivariateGaussian.of([[0.0, 0.5]], [[[1.0, 0.2], [0.2, 1.0]]])
+    mapped = sq.MultivariateGaussian.of([[0.0, 0.5]], [[[1.0, 0.2], [0.2, 1.0]]], columns=(squeeze, None))
+    pairs = [
+        [sq.Input((0,), sq.MultivariateGaussian(1, 1)), sq.Input(0, sq.Hermite(2))],
+        [sq.Input((0, 1), gaussian), sq.Input((1, 0), gaussian)],
+        [sq.Input((0, 1), gaussian), sq.Input((0, 1), mapped)],
+    ]
+    for layers in pairs:
+        verdicts = {
+            verdict.name: verdict for verdict in sq.check(Circuit(sq.Sum(layers, 1)).initialise(seed=0))
+        }
+        assert verdicts["U1"].holds is not True
+        assert verdicts["regular orthogonal"].holds is None
+        assert "no closed form" in verdicts["regular orthogonal"].reason
+
+
+def test_marginals_over_a_part_of_one_family_at_two_places_are_integrals_over_what_is_left_out():
+    family = sq.MultivariateGaussian.of([[0.0, 1.0]], [[[1.0, 0.4], [0.4, 2.0]]], learnable=True)
+    moved = {"loc": torch.tensor([[-1.0, 0.5]], dtype=torch.float64)}
+    layers = [sq.Input((0, 1), family, 1), sq.Input((0, 1), family, 1, parameters=moved)]
+    circuit = Circuit(sq.Sum(layers, weight=torch.tensor([[1.0, -0.7]]))).initialise(seed=0)
+    rows = np.array([[0.3, -1.0]])
+    for over in ({0}, {1}, {0, 1}):
+        found = root_norms(circuit, rows, over) @ circuit.mixture
+        np.testing.assert_allclose(found.numpy(), oracle.marginal(circuit, rows, over), rtol=1e-7)
+
+
+def test_no_rows_have_no_densities_and_no_marginals():
+    circuit = Circuit(sq.Sum(sq.Input((1, 0), sq.MultivariateGaussian(2, 2), 2), 1)).initialise(seed=0)
+    model = sq.SquaredCircuit(circuit)
+    none = torch.zeros(0, 2)
+    assert model.log_prob(none).shape == (0,)
+    assert model.log_prob(none, torch.zeros(0, 2, dtype=torch.bool)).shape == (0,)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_block_of_one_variable_and_other_functions_of_it_are_mixed_under_several_roots(first):
+    gaussian = sq.MultivariateGaussian.of([[0.5], [1.5]], [[[1.0]], [[0.6]]])
+    states = sq.Input(1, sq.Categorical(2), weight=torch.tensor([[0.6, 0.8], [1.0, 0.0]]))
+    roots = [
+        sq.Hadamard([sq.Input((0,), gaussian), states]),
+        sq.Hadamard([sq.Input(0, sq.Hermite(2, learnable=True)), states]),
+    ]
+    circuit = Circuit(roots[::-1] if first else roots)
+    rows = np.array([[0.3, 1.0], [7.0, 0.0]])
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    expected = oracle.marginal(circuit, rows, {1}) / oracle.partition(circuit)
+    found = model.log_prob(torch.from_numpy(rows), torch.tensor([False, True])).exp().detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+def test_the_algorithm_for_unitary_circuits_integrates_over_a_part_of_a_block():
+    base = sq.MultivariateGaussian.of([[0.0, 1.0], [2.0, -1.0]], [[1.0, 0.4], [0.4, 2.0]], "tied")
+    block = sq.Input((0, 1), sq.OrthonormalisedBlock(base), 2)
+    circuit = Circuit(sq.Sum(sq.Kronecker([block, sq.Input(2, sq.Hermite(2), 2)]), 1)).initialise(seed=0)
+    rows = np.array([[0.3, -1.0, 0.5]])
+    for over in ({0}, {1, 2}, {0, 1}):
+        found = sq.inference.unitary.marginal(circuit, rows, over)
+        np.testing.assert_allclose(found.numpy(), oracle.marginal(circuit, rows, over), rtol=1e-7)

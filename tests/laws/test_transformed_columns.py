@@ -117,3 +117,15 @@ def test_bins_mix_with_gaussians_on_one_column():
     nodes, weights = bins_rule()
     expected = (weights[:, None] * BINS.evaluate(nodes)).mT @ gaussian.evaluate(nodes)
     torch.testing.assert_close(inner, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("base", [sq.Hermite(2, learnable=True), sq.Gaussian(2, learnable=True)])
+def test_sums_of_layers_with_learnt_places_of_their_own_have_the_partition_function_of_quadrature(base):
+    family = sq.Transformed(base, SKEW)
+    layers = [sq.Input(0, family, 1), sq.Input(0, family, 1)]
+    circuit = sq.Circuit(sq.Sum(layers, weight=torch.tensor([[0.5, -1.5]]))).initialise(seed=1)
+    moved = {n: v + 0.3 for n, v in circuit.weights.items() if n == "input1.loc"}
+    model = sq.SquaredCircuit(circuit.with_weights(moved), dtype=torch.float64)
+    nodes, weights = RULES[0]
+    density = sq.evaluate(model.circuit(), nodes[:, None])[:, 0].abs() ** 2
+    assert model.log_partition().exp().item() == pytest.approx(float(density @ weights), rel=1e-9)

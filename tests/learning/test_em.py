@@ -28,14 +28,18 @@ def table(n=300, d=4, gaps=0.0, seed=0):
     return x
 
 
-def mixed(n=300, gaps=0.2, seed=0):
-    """Two numbers and two categorical columns, 1 and 3, of 3 and 2 states."""
+SIZES = [(3, 2), (40, 2)]
+"""States of two columns, which are counted by products with 0 and 1, and looked up where they are many."""
+
+
+def mixed(n=300, gaps=0.2, seed=0, sizes=(3, 2)):
+    """Two numbers and two categorical columns, 1 and 3, of which few states are there."""
     generator = torch.Generator().manual_seed(seed)
     x = table(n, 4, 0.0, seed)
     x[:, 1] = (x[:, 0] > 0) + (x[:, 2] > 0).double()
     x[:, 3] = torch.randint(2, (n,), generator=generator)
     x[torch.rand(x.shape, generator=generator) < gaps] = torch.nan
-    return x, {1: 3, 3: 2}
+    return x, dict(zip((1, 3), sizes, strict=True))
 
 
 def matrices(fit):
@@ -75,8 +79,9 @@ def test_log_prob_is_the_density_of_what_is_seen(kind, rank, gaps):
     assert torch.allclose(fit.log_prob(x), joint_by_definition(fit, x).logsumexp(1), rtol=0, atol=1e-9)
 
 
-def test_log_prob_of_mixed_columns_is_the_density_of_what_is_seen():
-    x, categories = mixed(60)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_log_prob_of_mixed_columns_is_the_density_of_what_is_seen(sizes):
+    x, categories = mixed(60, sizes=sizes)
     fit = fit_mixture(x, 3, categories=categories, iterations=5)
     assert torch.allclose(fit.log_prob(x), joint_by_definition(fit, x).logsumexp(1), rtol=0, atol=1e-9)
     for states in fit.tables.values():
@@ -94,10 +99,19 @@ def test_no_iteration_decreases_the_bound(kind, rank, gaps, prior):
     assert bounds[-1] > bounds[0] + 0.1
 
 
-def test_no_iteration_decreases_the_bound_of_mixed_columns():
-    x, categories = mixed()
+@pytest.mark.parametrize("sizes", SIZES)
+def test_no_iteration_decreases_the_bound_of_mixed_columns(sizes):
+    x, categories = mixed(sizes=sizes)
     fit = fit_mixture(x, 4, categories=categories, iterations=60, tolerance=-1.0, warm_up=0)
     assert np.diff([step.bound for step in fit.history]).min() > -1e-9
+
+
+def test_states_that_no_row_shows_change_nothing_but_the_smoothing():
+    x, few = mixed(sizes=SIZES[0])
+    options = {"iterations": 8, "tolerance": -1.0, "warm_up": 0, "smoothing": 1e-9}
+    first = fit_mixture(x, 3, categories=few, **options)
+    second = fit_mixture(x, 3, categories=mixed(sizes=SIZES[1])[1], **options)
+    assert torch.allclose(first.log_prob(x), second.log_prob(x), atol=1e-3)
 
 
 def test_a_floor_holds_and_the_bound_still_never_decreases():

@@ -22,19 +22,26 @@ SRC = str(Path(sq.__file__).resolve().parents[1])
 SIZE = 2
 
 
+def found_by(folder, size, *cases):
+    """What each of so many processes has found."""
+    env = os.environ | {"PYTHONPATH": SRC, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    words = [sys.executable, together.__file__]
+    ranks = [
+        subprocess.Popen([*words, str(rank), str(size), str(folder), *cases], env=env) for rank in range(size)
+    ]
+    try:
+        assert [process.wait(timeout=240) for process in ranks] == [0] * size
+    finally:
+        for process in ranks:
+            process.kill()
+    return [torch.load(folder / f"{rank}.pt") for rank in range(size)]
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What each of the processes has found, and their folder."""
     folder = tmp_path_factory.mktemp("processes")
-    env = os.environ | {"PYTHONPATH": SRC, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    words = [sys.executable, together.__file__]
-    ranks = [subprocess.Popen([*words, str(rank), str(SIZE), str(folder)], env=env) for rank in range(SIZE)]
-    try:
-        assert [process.wait(timeout=240) for process in ranks] == [0] * SIZE
-    finally:
-        for process in ranks:
-            process.kill()
-    return [torch.load(folder / f"{rank}.pt") for rank in range(SIZE)], folder
+    return found_by(folder, SIZE), folder
 
 
 def assert_close(some, other):
@@ -46,15 +53,29 @@ def assert_close(some, other):
         assert (some[1][name] - weight).abs().max() < 1e-10
 
 
+def assert_trained_as_alone(found, name):
+    """Each process, sharing the optimiser's work or not, has the weights that one process finds."""
+    alone = together.trained(name)
+    for way in (name, f"{name}, sharded"):
+        for each in found:
+            assert_close(each[way], alone)
+        assert len({str(each[way][1]) for each in found}) == 1
+    start = dict(together.CASES[name][0]().named_parameters())
+    assert any((start[n] - weight).abs().max() > 1e-3 for n, weight in alone[1].items())  # it has trained
+
+
 @pytest.mark.parametrize("name", together.CASES)
 @pytest.mark.filterwarnings("ignore:the weights are off the manifold")
 def test_the_steps_of_several_processes_are_those_of_one(found, name):
-    alone = together.trained(name)
-    for each in found[0]:
-        assert_close(each[name], alone)
-    assert len({str(each[name][1]) for each in found[0]}) == 1
-    start = dict(together.CASES[name][0]().named_parameters())
-    assert any((start[n] - weight).abs().max() > 1e-3 for n, weight in alone[1].items())  # it has trained
+    assert_trained_as_alone(found[0], name)
+
+
+@pytest.mark.slow
+def test_the_steps_of_four_processes_are_those_of_one(tmp_path):
+    cases = ("a batch that does not divide", "gaps", "free", "tied", "mixture")
+    found = found_by(tmp_path, 4, *cases)
+    for name in cases:
+        assert_trained_as_alone(found, name)
 
 
 def test_a_part_without_a_known_cell_teaches_nothing_and_all_go_on_together(found):
@@ -82,7 +103,8 @@ def test_a_signal_to_one_stops_all_in_the_same_step_and_the_run_goes_on_as_if_it
     assert all(each["interrupted"][0] == ends[0]["interrupted"][0] for each in ends)
     alone = together.trained("average, early stopping")
     for each in ends:
-        assert_close(each["resumed"], alone)
+        for way in ("resumed", "resumed whole", "resumed, sharded"):
+            assert_close(each[way], alone)
     files = {path.name for path in (folder / "run").iterdir()}
     assert files == {"config.json", "history.jsonl", "checkpoint.safetensors", "best.safetensors"}
     rows = [json.loads(line) for line in (folder / "run" / "history.jsonl").open()]
@@ -91,11 +113,55 @@ def test_a_signal_to_one_stops_all_in_the_same_step_and_the_run_goes_on_as_if_it
     assert again[2] == alone[2]
 
 
+def test_a_run_that_is_resumed_by_as_many_processes_ends_bit_for_bit_as_if_it_had_not_been_stopped(found):
+    for each in found[0]:
+        whole = each["average, early stopping, sharded"]
+        assert each["resumed, sharded"][0] == whole[0]
+        assert all(
+            torch.equal(each["resumed, sharded"][1][name], weight) for name, weight in whole[1].items()
+        )
+        assert each["resumed"][0] == each["average, early stopping"][0]
+
+
+def test_what_several_processes_sharing_the_optimiser_have_saved_one_goes_on_with(found):
+    ends, folder = found
+    assert all(each["interrupted, sharded"][2] == "interrupted" for each in ends)
+    alone = together.trained("average, early stopping", run=folder / "shards", resume=True)
+    assert_close(alone, together.trained("average, early stopping"))
+
+
+@pytest.mark.parametrize("name", ["bytes", "bytes, free"])
+def test_each_process_holds_its_share_of_the_optimisers_state_and_all_together_hold_it_once(found, name):
+    whole, entry = together.state_bytes(sq.training.Processes(), free="free" in name)
+    held = [each[name][0] for each in found[0]]
+    assert sum(held) == whole
+    assert max(held) <= whole / SIZE + entry
+
+
+def test_what_one_process_alone_has_been_given_is_said_by_it_and_ends_all(found):
+    def said(name):
+        first, second = (each[name] for each in found[0])
+        assert first == "ProcessError: process 1 has failed, so all end. Fix: see what process 1 says."
+        return second
+
+    for name, what in (
+        ("other options", "option lr"),
+        ("other data", "training data"),
+        ("another model", "model"),
+    ):
+        assert said(name) == (
+            f"ParameterError: process 1 has been given another {what} than process 0. "
+            "Fix: give all processes the same; each takes its rows of every batch by itself."
+        )
+    assert said("no option").startswith("ParameterError: there is no option 'epoch'")
+    assert said("bad data").startswith("DataError: train: row 7, column 0: 2.0 is not in the domain")
+
+
 def test_what_process_0_cannot_write_ends_all_with_one_clear_line(found):
     first, *others = [each["no folder"] for each in found[0]]
     assert first.startswith("ParameterError: run=")
     assert "is a file. Fix: " in first
-    assert others == ["FormatError: process 0 has failed, so all end. Fix: see what process 0 says."] * len(
+    assert others == ["ProcessError: process 0 has failed, so all end. Fix: see what process 0 says."] * len(
         others
     )
     for each in found[0]:

@@ -1,11 +1,12 @@
 """Run by test_processes: one of several processes that train the same models through torch.distributed.
 
-    python two_processes.py RANK SIZE FOLDER
+    python two_processes.py RANK SIZE FOLDER [CASE …]
 
 writes what it has found to FOLDER/RANK.pt.
 """
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -14,22 +15,12 @@ import torch
 from torch import distributed
 
 import squircuit as sq
+from squircuit.training.defaults import resolve
+from squircuit.training.intake import open_data
 from squircuit.training.loop import Loop
+from squircuit.training.steps import Steps
 
 QUICK = {"progress": False, "epochs": 3, "batch": 30, "lr": 0.1, "seed": 3}
-
-
-class Gloo(sq.training.Processes):
-    """Processes on one machine, by torch.distributed."""
-
-    is_capturable = False
-
-    def __init__(self):
-        self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
-
-    def sum(self, tensors):
-        for tensor in tensors:
-            distributed.all_reduce(tensor)
 
 
 def coins(n=180, gaps=0.0):
@@ -75,30 +66,39 @@ CASES = {
 }
 
 
-def trained(name, processes=None, **more):
+def trained(name, **more):
     """Losses of all epochs, weights, and how it ended."""
     make, data, options = CASES.get(name, (model, mostly_unknown, {"batch": 3}))
     made = make()
-    history = sq.fit(made, data(), processes=processes, **QUICK | options | more)
+    history = sq.fit(made, data(), **QUICK | options | more)
     rows = [(row.epoch, row.step, row.train, row.valid, row.log_z) for row in history.rows]
     return rows, {n: p.detach() for n, p in made.named_parameters()}, history.stopped
 
 
-def interrupted(processes, folder):
+def interrupted(rank, size, folder, **more):
     """The last process alone is told to stop, in its fifth step; process 0 writes, and all stop."""
     ordinary, steps = Loop._look, []
 
     def look(loop):
         ordinary(loop)
         steps.append(None)
-        if len(steps) == 5 and processes.rank == processes.size - 1:
+        if len(steps) == 5 and rank == size - 1:
             signal.raise_signal(signal.SIGINT)
 
     Loop._look = look
     try:
-        return trained("average, early stopping", processes, run=folder / "run", checkpoint_minutes=0.0)
+        return trained("average, early stopping", run=folder, checkpoint_minutes=0.0, **more)
     finally:
         Loop._look = ordinary
+
+
+def gone_on_with(folder, rank, **more):
+    """A copy of a run, gone on with."""
+    copy = folder.with_name(f"{folder.name}, {more}")
+    if rank == 0:
+        shutil.copytree(folder, copy)
+    distributed.barrier()
+    return trained("average, early stopping", run=copy, resume=True, **more)
 
 
 def refused(call):
@@ -108,29 +108,67 @@ def refused(call):
         return f"{type(error).__name__}: {error}"
 
 
-def start_apart(processes):
+def start_apart(rank):
     """Every process brings other weights; those of process 0 count."""
-    made = model(seed=processes.rank)
-    sq.fit(made, coins(), processes=processes, **QUICK)
+    made = model(seed=rank)
+    sq.fit(made, coins(), **QUICK)
     return {n: p.detach() for n, p in made.named_parameters()}
 
 
-def main(rank, size, folder):
-    distributed.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=size)
-    processes = Gloo()
-    found = {name: trained(name, processes) for name in CASES}
-    found["mostly unknown"] = trained("mostly unknown", processes)
-    found["started apart"] = start_apart(processes)
-    found["interrupted"] = interrupted(processes, folder)
-    found["resumed"] = trained("average, early stopping", processes, run=folder / "run", resume=True)
+def state_bytes(processes, **options):
+    """Bytes of the optimiser's state after a step of a model of many matrices, and of its largest one."""
+    made = model(d=16, unitary=False) if options.pop("free", False) else model(d=16)
+    config = sq.TrainingConfig(optimiser="auto", lr=0.1, **options)
+    config = resolve(config, made, open_data(made, coins()[:, :1].expand(-1, 16), None, config).train)
+    steps = Steps(made, config, processes)
+    steps(sq.data.Rows(torch.zeros(8, 16, dtype=torch.int64)), 1.0)
+    held = [value for state in steps.optimiser.state.values() for value in state.values() if value.ndim]
+    return sum(map(nbytes, held)), 2 * max(nbytes(p[:1]) for p in made.parameters())
+
+
+def nbytes(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
+def mistakes(rank, folder):
+    """What each process says where something is wrong, by what it is."""
     (folder / "file").write_text("") if rank == 0 else None
     distributed.barrier()
-    found["no folder"] = refused(lambda: trained("gaps", processes, run=folder / "file" / "run"))
-    found["small batch"] = refused(lambda: trained("gaps", processes, batch=1))
+    other = model(d=4, seed=1, tie=0)
+    beyond = torch.where(torch.arange(180)[:, None] == 7, 2, coins()) if rank else coins()
+    calls = {
+        "no folder": lambda: trained("gaps", run=folder / "file" / "run"),
+        "small batch": lambda: trained("gaps", batch=1),
+        "other options": lambda: trained("gaps", lr=0.1 * (1 + rank)),
+        "no option": lambda: trained("gaps", **({"epoch": 3} if rank else {})),
+        "other data": lambda: sq.fit(model(), coins(180 - rank), **QUICK),
+        "bad data": lambda: sq.fit(model(), beyond, **QUICK),
+        "another model": lambda: sq.fit(other if rank else model(), coins(), **QUICK),
+    }
+    return {name: refused(call) for name, call in calls.items()}
+
+
+def main(rank, size, folder, cases):
+    store = f"file://{folder}/store"
+    distributed.init_process_group("gloo", store, rank=rank, world_size=size)
+    found = {name: trained(name) for name in cases}
+    found |= {f"{name}, sharded": trained(name, shard="optimiser") for name in cases}
+    if cases == list(CASES):
+        processes = sq.training.Distributed()
+        found["mostly unknown"] = trained("mostly unknown")
+        found["started apart"] = start_apart(rank)
+        found["interrupted"] = interrupted(rank, size, folder / "run")
+        found["resumed"] = trained("average, early stopping", run=folder / "run", resume=True)
+        found["interrupted, sharded"] = interrupted(rank, size, folder / "shards", shard="optimiser")
+        found["resumed whole"] = gone_on_with(folder / "shards", rank)
+        found["resumed, sharded"] = gone_on_with(folder / "shards", rank, shard="optimiser")
+        found["bytes"] = state_bytes(processes, shard="optimiser")
+        found["bytes, free"] = state_bytes(processes, shard="optimiser", free=True)
+        found |= mistakes(rank, folder)
     torch.save(found, folder / f"{rank}.pt")
     distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:] or list(CASES))

@@ -202,9 +202,13 @@ class Circuit(Structure):
         """Layers by kind and shape, from the inputs to the root, with counts of layers and parameters."""
         return summary(self)
 
-    def draw(self) -> str:
-        """The layers as SVG text, inputs at the bottom; notebooks show it."""
-        return draw(self)
+    def draw(self, names: Sequence[str] | None = None) -> str:
+        """The layers as SVG text, inputs at the bottom; notebooks show it.
+
+        Args:
+            names: of the variables, which inputs get, such as ``model.schema.names``; default x0, x1, ….
+        """
+        return draw(self, names)
 
     def _repr_svg_(self) -> str:
         return draw(self)

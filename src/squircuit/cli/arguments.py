@@ -9,7 +9,9 @@ from typing import Annotated
 import torch
 import typer
 
+from squircuit.cli.reading import Form
 from squircuit.data import names
+from squircuit.data.content import codec
 from squircuit.errors import ParameterError
 from squircuit.storage.memory import free_bytes, require_memory
 
@@ -32,7 +34,9 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File of a mode
 DataName = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A file, a folder of images, or a name.", autocompletion=one_of(names)
+        metavar="DATA",
+        help="A file, a folder of images, a name, or - for standard input.",
+        autocompletion=one_of(names),
     ),
 ]
 Part = Annotated[
@@ -54,6 +58,16 @@ Safe = Annotated[
     bool,
     typer.Option("--safe", help="In CSV, put ' before texts that spreadsheets would run, such as =1+1."),
 ]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Between the cells of CSV; default: as it is found, else a comma.")
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether CSV begins with names; default: as it is found."),
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Of CSV, such as latin-1; default: UTF-8, or UTF-16 where it begins so.")
+]
 CELL = 100
 """Bytes that a cell needs as a number, as an object of Python, and as text."""
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
@@ -68,6 +82,22 @@ def chosen_device(text: str) -> torch.device:
     if text == "cuda" and not torch.cuda.is_available():
         raise ParameterError("--device cuda: there is no CUDA device here. Fix: --device cpu.")
     return torch.device(text)
+
+
+def form_of(header: bool | None, delimiter: str | None, encoding: str | None) -> Form:
+    """How CSV is read and written.
+
+    Example:
+        >>> form_of(None, "tab", None).delimiter
+        '\\t'
+    """
+    if delimiter is not None:
+        delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
+        if len(delimiter) != 1 or delimiter in '"\r\n ':
+            raise ParameterError(f"--delimiter {delimiter!r}: not one character. Fix: such as ';' or tab.")
+    if encoding is not None:
+        codec(b"", encoding)
+    return Form(header, delimiter, encoding)
 
 
 def require_room(count: int, rows: int, columns: int) -> None:

@@ -11,31 +11,29 @@ from torch import Tensor
 
 from squircuit.cli.arguments import (
     DataName,
+    Delimiter,
     Device,
+    Encoding,
+    Header,
     Json,
     ModelFile,
     Part,
     Safe,
     Seed,
     chosen_device,
+    form_of,
     one_of,
     require_room,
 )
+from squircuit.cli.completions import write_completed
 from squircuit.cli.masks import image_mask
-from squircuit.cli.reading import is_image, open_model, read_rows, schema_of
+from squircuit.cli.reading import is_image, open_model, read_source, schema_of
 from squircuit.cli.report import Report
 from squircuit.cli.score import require_mass
-from squircuit.cli.writing import (
-    PICTURES,
-    as_csv,
-    decoded,
-    is_picture,
-    require_images,
-    require_place,
-    write_completions,
-    write_rows,
-)
+from squircuit.cli.tables import TABLES, decoded, is_standard
+from squircuit.cli.writing import PICTURES, is_picture, require_images, require_place, write_completions
 from squircuit.data import Rows
+from squircuit.data.filling import is_unrounded
 from squircuit.errors import DataError, ParameterError
 from squircuit.inference.imputation import HOW
 from squircuit.models import SquaredCircuit
@@ -61,8 +59,13 @@ def complete(
         ),
     ] = "sample",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Completions of each row.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="File: .csv, .npy, or .png for images.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File: .csv, .parquet, .feather, .npy, or .png for images.")
+    ] = None,
     safe: Safe = False,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     part: Part = "test",
     seed: Seed = 0,
     device: Device = "auto",
@@ -74,7 +77,9 @@ def complete(
     cell by itself, or where its density is highest; the mean that of each cell by itself, of counts and
     pixels the nearest whole number, of categories, which have none, the most probable one. Samples and modes
     have the resolution of the data, such as two decimals, and so have means where it is whole numbers; cells
-    that are known stay as they are.
+    that are known stay as they are. Of a CSV file all but what is filled is written byte for byte as it was:
+    columns that the model does not know, quotes, spaces, ends of lines; of Parquet and Feather files types of
+    columns stay.
 
     Examples:
 
@@ -83,14 +88,15 @@ def complete(
     - squircuit complete mnist.safetensors mnist --mask left --rows 8 -n 3 --out completed.png
     """
     report = Report(as_json)
-    require_place(out, (".csv", ".npy", *PICTURES), read=(model, data))
+    form = form_of(header, delimiter, encoding)
+    require_place(out, (*TABLES, *PICTURES), read=(model, data))
     _require_method(method, count)
     opened = open_model(model, chosen_device(device))
     if mask is not None:
         require_images(opened, f"--mask {mask}", "leave the cells to be filled empty")
     if is_picture(out):
         require_images(opened, str(out), "--out FILE.csv")
-    found = read_rows(opened, data, part)
+    found, source = read_source(opened, data, part, form)
     found = found.take(slice(IMAGES if rows is None and is_image(opened) else rows))
     masked = _masked(opened, found, mask, data, seed)
     require_room(count, *masked.x.shape)
@@ -98,13 +104,15 @@ def complete(
     filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
     flat = filled.transpose(0, 1).flatten(0, 1)
     exact = _unrounded(opened, masked.missing, method).repeat_interleave(count, dim=0)
-    names, values, cells = schema_of(opened).names, decoded(opened, flat, exact), int(masked.missing.sum())
+    values, cells = decoded(opened, flat, exact), int(masked.missing.sum())
     if out is not None and is_picture(out):
         write_completions(out, opened, found.x, masked.missing, filled)
-    elif out is not None:
-        write_rows(out, opened, values, safe)
-    report.say(f"filled {cells} cells\nsaved  {out}" if out else as_csv(names, values, safe).rstrip("\n"))
-    report.end({"columns": list(names), "rows": values, "filled": cells, "saved": out and str(out)})
+    elif not (as_json and is_standard(out)):
+        write_completed(out, opened, source, values, masked.missing, form, safe)
+    if not is_standard(out):
+        report.say(f"filled {cells} cells\nsaved  {out}")
+    saved = None if is_standard(out) else str(out)
+    report.end({"columns": list(schema_of(opened).names), "rows": values, "filled": cells, "saved": saved})
 
 
 def _require_method(method: str, count: int) -> None:
@@ -132,8 +140,7 @@ def _masked(
 
 def _unrounded(model: SquaredCircuit, missing: Tensor, method: str) -> Tensor:
     """Cells that are not rounded: those that are known, and means, except of whole numbers: (n, d)."""
-    is_fine = torch.tensor([column.step < 1 for column in schema_of(model).columns])
-    return ~missing | is_fine if method == "mean" else ~missing
+    return ~missing | torch.tensor([is_unrounded(column, method) for column in schema_of(model).columns])
 
 
 @torch.no_grad()
@@ -141,4 +148,5 @@ def _filled(model: SquaredCircuit, rows: Rows[Tensor], method: Any, count: int, 
     """Completions: (m, n, d)."""
     if method == "sample":
         return model.sample(count, given=rows.x, missing=rows.missing, seed=seed)
-    return model.impute(rows.x, rows.missing, how=method)[None]
+    filled: Tensor = model.impute(rows.x, rows.missing, how=method)
+    return filled[None]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from squircuit.cli.arguments import Json, one_of, pairs
+from squircuit.cli.arguments import Delimiter, Encoding, Header, Json, form_of, one_of, pairs
 from squircuit.cli.reading import described, open_data
 from squircuit.cli.report import FAILED, Report
 from squircuit.data import Dataset, Schema, data_folder, load, names, verify
@@ -88,6 +88,9 @@ def verify_(name: Name, folder: Folder = None, as_json: Json = False) -> None:
 def show(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file, a folder of images, or a name.")],
     columns: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE", help="Type of a column.")] = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """The columns of a file and the types that are inferred for them.
@@ -98,7 +101,8 @@ def show(
     - squircuit data show wind.csv --columns angle=periodic:360 --columns id=drop
     """
     report = Report(as_json)
-    source = open_data(file, pairs(columns or [], "--columns"))
+    form = form_of(header, delimiter, encoding)
+    source = open_data(file, pairs(columns or [], "--columns"), form)
     schema = Schema(source.columns)
     rows = len(source.train) if isinstance(source, Dataset) else len(source)
     report.say(f"{file}: {rows} rows\n{described(schema)}")

@@ -13,9 +13,29 @@ import typer
 from numpy.typing import NDArray
 
 from squircuit import presets
-from squircuit.cli.arguments import DataName, Device, Json, chosen_device, one_of, pairs
+from squircuit.cli.arguments import (
+    DataName,
+    Delimiter,
+    Device,
+    Encoding,
+    Header,
+    Json,
+    chosen_device,
+    form_of,
+    one_of,
+    pairs,
+)
 from squircuit.cli.options import Options, options
-from squircuit.cli.reading import described, is_streamed, open_data, part_rows, require_path, sample_of
+from squircuit.cli.reading import (
+    STANDARD,
+    described,
+    is_streamed,
+    open_data,
+    part_rows,
+    place_of,
+    require_path,
+    sample_of,
+)
 from squircuit.cli.report import FAILED, INTERRUPTED, Report, plain
 from squircuit.cli.score import score_text, scored
 from squircuit.cli.writing import require_place
@@ -74,6 +94,9 @@ def fit(
     minutes: Annotated[
         float | None, typer.Option(help="Of the search for a table's density; default by its size.")
     ] = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """Learn the density of a data set or a file, and save it.
@@ -93,25 +116,37 @@ def fit(
     report = Report(as_json)
     flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
     texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
-    chosen, place = options(data, preset, config, texts), chosen_device(device)
-    require_place(out, (".safetensors",) if out and out.suffix else ())
+    form = form_of(header, delimiter, encoding)
+    chosen, launched = options(data, preset, config, texts), context.obj["launched"]
+    place = chosen_device(device) if launched is None else launched.join(device)
+    is_first = launched is None or launched.rank == 0  # who alone writes
+    if is_first:
+        require_place(out, (".safetensors",) if out and out.suffix else ())
     if resume and run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
     if valid is not None:
         require_path(valid)
-    if run is not None:
+    if run is not None and is_first:
         RunFolder(run).require_usable()
     wishes, streamed = _wishes(pairs(columns or [], "--columns"), weights, data), is_streamed(data, stream)
+    content = place_of(data)  # standard input is read once
     counts, valid_counts = (
-        None if weights is None or file is None else weight_column(file, weights) for file in (data, valid)
+        None if weights is None or file is None else weight_column(file, weights, **form._asdict())
+        for file in (content, valid)
     )
-    source = sample_of(data, wishes) if streamed else open_data(data, wishes)
-    file = out or _new_file(data, resume)
-    require_place(file)
-    held = None if valid is None else read(valid, like=_schema(source))
+    source = sample_of(data, wishes) if streamed else open_data(data, wishes, form, content)
+    file = out or _new_file("model" if data == STANDARD else data, resume or not is_first)
+    if is_first:
+        require_place(file)
+    held = None if valid is None else read(valid, None, _schema(source), *form)
     report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
     wants_circuit = bool(set(texts) - {"seed"} or config or preset or run)
     if isinstance(source, Table) and len(source.shape) == 1 and not (streamed or wants_circuit):
+        if launched is not None:
+            raise ParameterError(
+                f"the search for a table's density runs in one process, and torchrun has started "
+                f"{launched.size}. Fix: an option of a circuit, such as --units 8; or leave torchrun out."
+            )
         searched = _weighted(source, counts), None if held is None else _weighted(held, valid_counts)
         model = learn(*searched, minutes=minutes, seed=chosen.training.seed, device=place)
         found = _learnt(model, data, source)
@@ -139,13 +174,16 @@ def fit(
             run=run,
             resume=resume,
         )
+    if not is_first:
+        raise typer.Exit(_code(history))
     result = _result(model, data, source, history)
     if history.best_epoch:
         model.save(file, _notes(context, data, chosen, history, result))
         result["saved"] = str(file)
     report.say(_in_words(result))
     report.end(result)
-    raise typer.Exit(_code(history, run))
+    _advise(history, run)
+    raise typer.Exit(_code(history))
 
 
 def _weighted(table: Table, weights: NDArray[np.float64] | None) -> Table:
@@ -250,13 +288,17 @@ def _notes(
     }
 
 
-def _code(history: History, run: Path | None) -> int:
-    """How the command ends; what to do next is said on standard error."""
+def _code(history: History) -> int:
+    """How the command ends."""
+    if history.stopped == "interrupted":
+        return INTERRUPTED
+    return FAILED if history.stopped.startswith("failed") else 0
+
+
+def _advise(history: History, run: Path | None) -> None:
+    """What to do next, on standard error, where training has not come to its end."""
     if history.stopped == "interrupted":
         ways = f"go on with --run {run} --resume" if run else "with --run FOLDER it could be resumed"
         typer.echo(f"interrupted: {ways}", err=True)
-        return INTERRUPTED
-    if history.stopped.startswith("failed"):
+    elif history.stopped.startswith("failed"):
         typer.echo(f"error: training {history.stopped}. Fix: a smaller --lr.", err=True)
-        return FAILED
-    return 0

@@ -70,9 +70,10 @@ def _history(path: Path) -> History:
 def _draw(path: Path, what: str, out: Path, count: int, seed: int) -> None:
     model = open_model(path, torch.device("cpu"))
     if what == "circuit":
-        replace(out, model.structure.draw().encode())
+        replace(out, model.draw().encode())
     elif what == "regions":
-        replace(out, region_graph(model.structure).draw().encode())
+        names = None if model.schema is None else model.schema.names
+        replace(out, region_graph(model.structure).draw(names).encode())
     elif what == "samples":
         require_images(model, "--what samples", "--what density, or squircuit sample")
         require_room(count, 1, model.structure.num_variables)

@@ -9,7 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stderr, suppress
 from typing import Annotated, Any, NoReturn
 
 import torch
@@ -18,8 +18,9 @@ from typer.core import TyperGroup
 
 import squircuit
 from squircuit.cli import check, complete, data, fit, harness, mix, plot, sample, score
-from squircuit.cli.report import INTERRUPTED, NOBODY_READS, UNEXPECTED, WRONG_INPUT
-from squircuit.errors import SquircuitError, in_shell
+from squircuit.cli.report import FAILED, INTERRUPTED, NOBODY_READS, TERMINATED, UNEXPECTED, WRONG_INPUT
+from squircuit.cli.together import Launched, Terminated
+from squircuit.errors import ProcessError, SquircuitError, in_shell
 from squircuit.storage.words import printable
 
 TRACEBACK = "--traceback"
@@ -35,9 +36,10 @@ class Program(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the command that the arguments name, and exit."""
         words = list(sys.argv[1:] if args is None else args)
+        launched = Launched.here()
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            sys.exit(self._code(words, extra))
+            sys.exit(self._code(words, extra, launched))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; Ctrl-C says so, which typer would not."""
@@ -47,15 +49,18 @@ class Program(TyperGroup):
             _say("interrupted: files are as they were, or complete")
             raise typer.Exit(INTERRUPTED) from None
 
-    def _code(self, words: list[str], extra: dict[str, Any]) -> int:
+    def _code(self, words: list[str], extra: dict[str, Any], launched: Launched | None) -> int:
         """The last net: whatever happens, one line at most says it, and the code tells its kind."""
         words, shows = _without_traceback(words)
-        told = extra | {"standalone_mode": False, "obj": {"command": shlex.join(["squircuit", *words])}}
+        told = {"command": shlex.join(["squircuit", *words]), "launched": launched}
         try:
-            code = super().main(words, **told)
+            with launched or nullcontext():
+                code = super().main(words, **extra, standalone_mode=False, obj=told)
             if sys.stdout is not None:
                 sys.stdout.flush()  # at the end of the process it would be too late for a clear word
         except BaseException as error:
+            if launched is not None and not launched.speaks(error):
+                return _silently_ended_by(error)
             if shows:
                 _say("".join(traceback.format_exception(error)).rstrip("\n"))
             return _ended_by(error)
@@ -77,7 +82,9 @@ def _without_traceback(words: list[str]) -> tuple[list[str], bool]:
 def _ended_by(error: BaseException) -> int:
     """Say what went wrong, if anything did, and return the exit code."""
     if isinstance(error, SquircuitError):
-        return _failed(in_shell(error))
+        return _failed(in_shell(error), FAILED if isinstance(error, ProcessError) else WRONG_INPUT)
+    if isinstance(error, Terminated):
+        return _failed(str(error), TERMINATED)
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return INTERRUPTED
     if _is_broken_pipe(error):
@@ -90,6 +97,12 @@ def _ended_by(error: BaseException) -> int:
     with suppress(OSError):  # what is left in the buffer of a full disk would be tried again at the end
         _close_output()
     return _failed(_unexpected(error), UNEXPECTED)
+
+
+def _silently_ended_by(error: BaseException) -> int:
+    """The exit code alone: another process says what went wrong."""
+    with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
+        return _ended_by(error)
 
 
 def _is_broken_pipe(error: BaseException) -> bool:
@@ -206,6 +219,8 @@ def squircuit_(
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    elif context.obj["launched"] is not None:
+        context.obj["launched"].require(context.invoked_subcommand)
 
 
 def main() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +14,9 @@ from torch import Tensor
 
 from squircuit import data
 from squircuit.data import Batches, Column, Dataset, Rows, Schema, Table
+from squircuit.data.content import Content
+from squircuit.data.reading import Source
+from squircuit.data.tabular import open_source, table_like
 from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
@@ -28,6 +33,25 @@ SAMPLE = 20_000
 """Rows of a stream from which the structure of its model is made."""
 MOST_LINES = 24
 """Columns that are listed one by one."""
+STANDARD = "-"
+"""The name of standard input and output."""
+
+
+class Form(NamedTuple):
+    """How CSV is read and written; None: as it is found, and as is usual.
+
+    Args:
+        header: whether there is a line of names.
+        delimiter: between cells.
+        encoding: of the text.
+    """
+
+    header: bool | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+
+
+USUAL = Form()
 
 
 def open_model(path: Path, device: torch.device) -> SquaredCircuit:
@@ -40,12 +64,21 @@ def open_model(path: Path, device: torch.device) -> SquaredCircuit:
     return model
 
 
-def open_data(name: str, columns: dict[str, str] | None = None) -> Dataset | Table:
-    """A data set by its name, or a table from a file or a folder.
+def place_of(name: str) -> str | Content:
+    """What is read: standard input for "-", all of it at once."""
+    return Content.of_stream(sys.stdin.buffer, "standard input") if name == STANDARD else name
+
+
+def open_data(
+    name: str, columns: dict[str, str] | None = None, form: Form = USUAL, place: str | Content | None = None
+) -> Dataset | Table:
+    """A data set by its name, or a table from a file, a folder or standard input.
 
     Args:
         name: of the data set, or a path.
         columns: types of columns of a file that replace the inferred ones.
+        form: of CSV.
+        place: what `place_of` gave, where it was asked already.
     """
     if name in data.names():
         if columns:
@@ -54,7 +87,7 @@ def open_data(name: str, columns: dict[str, str] | None = None) -> Dataset | Tab
             )
         return data.load(name)
     require_path(name)
-    return data.read(name, columns)
+    return data.read(place_of(name) if place is None else place, columns, None, *form)
 
 
 def is_streamed(name: str, wished: bool) -> bool:
@@ -75,14 +108,22 @@ def sample_of(name: str, columns: dict[str, str] | None = None) -> Table:
     return Table(rows, schema, name, (len(schema.columns),))
 
 
-def read_rows(model: SquaredCircuit, name: str, part: str = "test") -> Rows[Tensor]:
+def read_rows(model: SquaredCircuit, name: str, part: str = "test", form: Form = USUAL) -> Rows[Tensor]:
     """Rows of a data set or a file, encoded as the model's training data was."""
+    return read_source(model, name, part, form)[0]
+
+
+def read_source(
+    model: SquaredCircuit, name: str, part: str = "test", form: Form = USUAL
+) -> tuple[Rows[Tensor], Source | None]:
+    """The same, and the file in which they are as they were written; None of a data set."""
     if part not in PARTS:
         raise ParameterError(f"--part {part}: not known. Fix: one of {', '.join(PARTS)}.")
     if name in data.names():
-        return part_rows(model, data.load(name), part)
+        return part_rows(model, data.load(name), part), None
     require_path(name)
-    return data.read(name, like=schema_of(model)).cells.to(CPU)
+    source = open_source(place_of(name), *form)
+    return table_like(source, schema_of(model)).cells.to(CPU), source
 
 
 def schema_of(model: SquaredCircuit) -> Schema:
@@ -117,7 +158,7 @@ def _in_words(column: Column) -> str:
 
 def require_path(name: str) -> None:
     """Refuse what is neither a data set nor a path that exists; a name with a dot or a slash is a path."""
-    if os.path.exists(name):
+    if name == STANDARD or os.path.exists(name):
         return
     if Path(name).name != name or Path(name).suffix:
         raise DataError(f"{shown(Path(name))}: there is no such file or folder. Fix: check the path.")

@@ -9,8 +9,8 @@ from typing import Any, final
 
 import typer
 
-FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS = 1, 2, 70, 130, 141
-"""Exit codes; the last two are those of programs that SIGINT and SIGPIPE end."""
+FAILED, WRONG_INPUT, UNEXPECTED, INTERRUPTED, NOBODY_READS, TERMINATED = 1, 2, 70, 130, 141, 143
+"""Exit codes; the last three are those of programs that SIGINT, SIGPIPE and SIGTERM end."""
 
 
 @final
@@ -19,15 +19,16 @@ class Report:
 
     Args:
         as_json: say nothing but one JSON document at the end.
+        aside: standard output has rows, so that text is said on standard error.
     """
 
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(self, as_json: bool, aside: bool = False) -> None:
+        self._as_json, self._aside = as_json, aside
 
     def say(self, text: str) -> None:
         """A piece of text for people."""
         if not self._as_json:
-            typer.echo(text)
+            typer.echo(text, err=self._aside)
 
     def end(self, document: Mapping[str, Any]) -> None:
         """All that was said, for machines."""

@@ -11,15 +11,28 @@ import torch
 import typer
 from torch import Tensor
 
-from squircuit.cli.arguments import DataName, Device, Json, ModelFile, Part, Safe, Seed, chosen_device
+from squircuit.cli.arguments import (
+    DataName,
+    Delimiter,
+    Device,
+    Encoding,
+    Header,
+    Json,
+    ModelFile,
+    Part,
+    Safe,
+    Seed,
+    chosen_device,
+    form_of,
+)
 from squircuit.cli.masks import named_mask
-from squircuit.cli.reading import is_image, open_model, read_rows
+from squircuit.cli.reading import USUAL, is_image, open_model, read_rows
 from squircuit.cli.report import Report
-from squircuit.cli.writing import as_csv, require_place, write_array
+from squircuit.cli.tables import TABLES, is_standard, write_array, write_rows
+from squircuit.cli.writing import require_place
 from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.models import SquaredCircuit
-from squircuit.storage.atomic import replace
 from squircuit.training.history import log_z_text
 
 BLOCK = 2**19
@@ -29,12 +42,17 @@ BLOCK = 2**19
 def score(
     model: ModelFile,
     data: DataName,
-    out: Annotated[Path | None, typer.Option(help="File for log p of every row: .csv or .npy.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for log p of every row: .csv, .parquet, .feather, .npy, or -.")
+    ] = None,
     missing: Annotated[
         list[str] | None,
         typer.Option(help="Marginalise a column, or of images left, right, top, bottom, center, random:P."),
     ] = None,
     safe: Safe = False,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     part: Part = "test",
     device: Device = "auto",
     seed: Seed = 0,
@@ -48,23 +66,24 @@ def score(
     - squircuit score people.safetensors new.csv --missing income
     - squircuit score mnist.safetensors mnist --part valid --json
     """
-    report = Report(as_json)
-    require_place(out, (".csv", ".npy"), read=(model, data))
+    report = Report(as_json, aside=out is not None and is_standard(out))
+    form = form_of(header, delimiter, encoding)
+    require_place(out, TABLES, read=(model, data))
     opened = open_model(model, chosen_device(device))
-    rows = read_rows(opened, data, part)
+    rows = read_rows(opened, data, part, form)
     rows = Rows(rows.x, rows.missing | named_mask(opened, missing or [], len(rows.x), seed))
     found = scored(opened, rows)
     if out is not None:
-        _write(out, found.log_prob.tolist(), safe)
-    report.say(score_text(found.to_dict()) + (f"\nsaved  {out}" if out else ""))
+        _write(out, found.log_prob.tolist(), safe, as_json)
+    report.say(score_text(found.to_dict()) + ("" if is_standard(out) else f"\nsaved  {out}"))
     report.end({**found.to_dict(), "log_prob": found.log_prob.tolist(), "saved": out and str(out)})
 
 
-def _write(out: Path, log_prob: list[float], safe: bool) -> None:
+def _write(out: Path, log_prob: list[float], safe: bool, as_json: bool) -> None:
     if out.suffix.lower() == ".npy":
         write_array(out, np.asarray(log_prob))
-    else:
-        replace(out, as_csv(["log_prob"], [[value] for value in log_prob], safe).encode())
+    elif not (is_standard(out) and as_json):  # one document on standard output is enough
+        write_rows(out, ["log_prob"], [[value] for value in log_prob], USUAL, safe)
 
 
 class Score(NamedTuple):

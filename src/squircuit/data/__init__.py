@@ -10,6 +10,7 @@ from squircuit.data.batches import Batches
 from squircuit.data.columns import Column
 from squircuit.data.download import data_folder
 from squircuit.data.idx import read_idx
+from squircuit.data.layout import Layout
 from squircuit.data.optional import MissingPackageError
 from squircuit.data.registry import Dataset, load, names, split, verify
 from squircuit.data.rows import Rows
@@ -26,6 +27,7 @@ __all__ = [
     "Column",
     "Dataset",
     "Encoded",
+    "Layout",
     "MissingPackageError",
     "Rows",
     "Schema",

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,32 @@ def read_as(name: str, kind: str) -> Wording:
         ("columns={'id': 'drop'}", "--columns 'my id=drop'")
     """
     return Wording(f"columns={{{name!r}: {kind!r}}}", f"--columns {shlex.quote(f'{name}={kind}')}")
+
+
+@final
+class Texts(np.ndarray):
+    """A column of texts that knows which ones there are, so that each is looked at once.
+
+    What is made of it by NumPy, such as a part or a copy, is a plain column.
+
+    Example:
+        >>> column = Texts.of(np.array([1, 0, 1]), ["blue", "red"])
+        >>> of_each(str.upper, column), column[:2].coded is None
+        (['RED', 'BLUE', 'RED'], True)
+    """
+
+    coded: tuple[NDArray[Any], Cells] | None
+
+    @staticmethod
+    def of(codes: NDArray[Any], different: list[str]) -> Texts:
+        """The texts with some numbers: (n,)."""
+        texts = objects(different)
+        made: Texts = texts[codes].view(Texts)
+        made.coded = (codes, texts)
+        return made
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.coded = None
 
 
 def as_cells(values: Iterable[Any]) -> Cells:
@@ -143,17 +169,39 @@ def numbers(cells: Cells) -> tuple[Values, int | None]:
     if cells.dtype != object:
         return cells.astype(np.float64, copy=False), None
     entries = cells.tolist()
-    with suppress(TypeError, ValueError, OverflowError):  # mostly all are numbers, written as Python does
+    with suppress(
+        TypeError, ValueError, OverflowError, StopIteration
+    ):  # mostly all are numbers, written as Python does
+        float(next(entry for entry in entries if entry not in EMPTY))  # texts are soon found to be none
         if "_" not in "".join(entries):
             return np.array([math.nan if entry in EMPTY else float(entry) for entry in entries]), None
     found = of_each(number, cells)
-    wrong = found.index(None) if None in found else None
-    return np.array([math.nan if value is None else value for value in found], dtype=np.float64), wrong
+    if None not in found:
+        return np.array(found, dtype=np.float64), None
+    if found.count(None) == len(found):
+        return np.full(len(found), math.nan), 0
+    return np.array([math.nan if value is None else value for value in found]), found.index(None)
+
+
+def begin_with_a_number(cells: Cells) -> bool:
+    """Whether the first cell that is known is a number: one look, where `numbers` has to look at all."""
+    if cells.dtype != object:
+        return True
+    first = next((cell for cell in cells if not is_missing(cell)), None)
+    return first is None or number(first) is not None
 
 
 def of_each(function: Callable[[Any], Any], cells: Cells) -> list[Any]:
     """A function of every cell, which looks at each different text once: a column of texts has mostly few."""
+    coded: tuple[NDArray[Any], Cells] | None = getattr(cells, "coded", None)
+    if coded is not None:
+        return objects([function(text) for text in coded[1]])[coded[0]].tolist()  # type: ignore[no-any-return]
     entries = cells.tolist()
+    with suppress(TypeError):  # what is in no set is no text
+        different = set(entries)
+        if all(type(entry) is str for entry in different):
+            found = {entry: function(entry) for entry in different}
+            return list(map(found.__getitem__, entries))
     known = {entry: function(entry) for entry in {entry for entry in entries if type(entry) is str}}
     return [known[entry] if type(entry) is str else function(entry) for entry in entries]
 

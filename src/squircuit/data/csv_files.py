@@ -8,6 +8,7 @@ import io
 import itertools
 import math
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any, final
 
 import numpy as np
 
-from squircuit.data.cells import MISSING, Cells, number
+from squircuit.data.cells import EMPTY, Cells, Texts, number, numbers
+from squircuit.data.content import BOM, Content, codec
 from squircuit.data.optional import installed, need
 from squircuit.data.reading import Source, numbered, plausible, readable, require_names
 from squircuit.data.schema import Chunk
@@ -36,18 +38,28 @@ SOME_COLUMNS = 4
 
 @final
 class CsvSource(Source):
-    """A CSV file, plain or gzip, UTF-8; ``header`` and ``delimiter`` are looked for where they are None."""
+    """A CSV file, plain or gzip; ``header``, ``delimiter`` and ``encoding`` are found where they are None."""
 
-    def __init__(self, path: Path, header: bool | None = None, delimiter: str | None = None) -> None:
-        self.path, self._delimiter = path, delimiter or ","
-        _require_delimiter(self._delimiter)
+    def __init__(
+        self,
+        content: Content | Path,
+        header: bool | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+    ) -> None:
+        self.content = content if isinstance(content, Content) else Content(content)
+        path, self.delimiter = self.content.path, delimiter or ","
+        self.path = path
+        _require_delimiter(self.delimiter)
+        with self._readable(), self._bytes() as stream:
+            self.codec = codec(stream.read(2), encoding)
         first = self._first_line()
-        self._delimiter = delimiter or max(",;\t|", key=first.count)
+        self.delimiter = delimiter or max(",;\t|", key=first.count)
         _, cells = next(self._lines())
         self.named = header if header is not None else any(number(cell) is None for cell in cells)
         self.guessed = header is None
         self.names = tuple(cell.strip() for cell in cells) if self.named else numbered(len(cells))
-        fix = Wording("; if the first line holds data, pass header=False", "")
+        fix = "; if the first line holds data, pass " + Wording("header=False", "--no-header")
         require_names(path, self.names, fix)
         if self.guessed and not self.named:
             _warn_of_numbers_as_names(path, cells)
@@ -74,26 +86,41 @@ class CsvSource(Source):
         None: the file is small, is compressed, has quotes, or is not as it should be. Then Python's own
         reader, which knows the line of each row, reads it or says what is wrong.
         """
-        if self.path.suffix.lower() == ".gz" or self.path.stat().st_size < LARGE or _holds(self.path, b'"'):
+        is_small = self.content.size < LARGE
+        if is_small or self.content.is_packed or self.codec != "utf-8" or _is_odd(self.content):
             return None
-        arrow = installed("pyarrow.csv")
-        if arrow is None:
+        if installed("pyarrow.csv") is None:
             return None
         chosen = [f"f{position}" for position in self.positions(names)]
-        texts = {f"f{position}": "string" for position in range(len(self.names))}
         try:
-            found = arrow.read_csv(
-                self.path,
-                arrow.ReadOptions(autogenerate_column_names=True, use_threads=False),
-                arrow.ParseOptions(delimiter=self._delimiter, quote_char=False, newlines_in_values=False),
-                arrow.ConvertOptions(column_types=texts, include_columns=chosen, null_values=[]),
-            ).slice(int(self.named))
+            found = self._arrow_table(chosen, {})
+            texts = {name: "string" for name in chosen if not is_plain(found.column(name))}
+            again = self._arrow_table(list(texts), texts) if texts else found
         except (ValueError, LookupError, NotImplementedError, OSError):  # of pyarrow
             return None
         if not len(found):
             return None
-        cells = tuple(_numbers_or_texts(column) for column in found.columns)
+        cells = tuple(_cells(again.column(name) if name in texts else found.column(name)) for name in chosen)
         return Chunk(tuple(names), cells, lambda row: f"{self.path}, line {self._line_of(row)}")
+
+    def _arrow_table(self, chosen: list[str], texts: dict[str, str]) -> Any:
+        """Some columns: those that are not read as texts have the types that pyarrow finds."""
+        arrow = need("pyarrow.csv", "reading CSV files")
+        place = self.path if self.content.is_file else self.content.open()
+        return arrow.read_csv(
+            place,
+            arrow.ReadOptions(
+                autogenerate_column_names=True, use_threads=False, skip_rows_after_names=int(self.named)
+            ),
+            arrow.ParseOptions(delimiter=self.delimiter, quote_char=False, newlines_in_values=False),
+            arrow.ConvertOptions(
+                column_types=texts,
+                include_columns=chosen,
+                null_values=[] if texts else sorted(EMPTY),
+                true_values=[],
+                false_values=[],
+            ),
+        )
 
     def _line_of(self, row: int) -> int:
         """The line on which a row begins, for an error."""
@@ -113,19 +140,29 @@ class CsvSource(Source):
             if len(cells) != width:
                 longer = any("\n" in cell for cell in cells)
                 hint = ", which a quote continues on the lines below," if longer else ""
+                cut = len(cells) < width and next(lines, None) is None and not self._ends_with_line()
                 raise DataError(
-                    f"{len(cells)} cells, but the first line has {width}",
+                    f"{len(cells)} cells, but the first line has {width}"
+                    + "; it is the last line and does not end, so the file seems to be cut off" * cut,
                     where=f"{self.path}, line {line}{hint}",
-                    fix=f"correct the line; cells end at {self._delimiter!r}"
-                    + Wording(", else pass delimiter=", ""),
+                    fix="copy the file again, or delete the line"
+                    if cut
+                    else f"correct the line; cells end at {self.delimiter!r}, else pass "
+                    + Wording("delimiter=", "--delimiter"),
                 )
             yield line, cells
 
+    def _ends_with_line(self) -> bool:
+        """The last line has an end, as programs write it."""
+        with self._readable(), self.open() as stream:
+            last = deque(_lines_of(stream, self.content), maxlen=1)
+        return last[0].endswith(("\n", "\r"))
+
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """The rows that are not blank, each with the number of the line on which it begins."""
-        with self._readable(), self._open() as stream:
-            text = _lines_of(stream, self.path)
-            reader = csv.reader(text, delimiter=self._delimiter, skipinitialspace=True, strict=True)
+        with self._readable(), self.open() as stream:
+            text = _lines_of(stream, self.content)
+            reader = csv.reader(text, delimiter=self.delimiter, skipinitialspace=True, strict=True)
             while True:
                 start = reader.line_num + 1
                 try:
@@ -137,11 +174,24 @@ class CsvSource(Source):
                 if cells:
                     yield start, cells
 
+    def records(self) -> tuple[str, list[str]]:
+        """The text as it is, character by character: what is above the first row of data, and each row.
+
+        Ends of lines and blank lines below a row belong to it.
+        """
+        with self._readable(), self._bytes() as stream:
+            text = stream.read().decode(self.codec)
+        lines = list(io.StringIO(text, newline=""))
+        starts = [line - 1 for line, _ in self._rows()]
+        ends = [*starts[1:], len(lines)]
+        rows = ["".join(lines[start:end]) for start, end in zip(starts, ends, strict=True)]
+        return "".join(lines[: starts[0]]), rows
+
     def _wrong_cell(self, first: int, last: int, error: csv.Error) -> DataError:
         """What is wrong in a row that begins and ends on these lines, by the quote that is to blame."""
-        with self._open() as stream:
-            lines = itertools.islice(_lines_of(stream, self.path), first - 1, last)
-            opened, inside = last_quote(lines, self._delimiter)
+        with self.open() as stream:
+            lines = itertools.islice(_lines_of(stream, self.content), first - 1, last)
+            opened, inside = last_quote(lines, self.delimiter)
         if opened is None:
             return DataError(
                 f"{self.path}, line {first}: {one_line(error)}. Fix: shorten the cell, or remove its column."
@@ -155,45 +205,60 @@ class CsvSource(Source):
         )
 
     def _first_line(self) -> str:
-        with self._readable(), self._open() as stream:
-            first = next((line for line in _lines_of(stream, self.path) if line.strip()), "")
+        with self._readable(), self.open() as stream:
+            first = next((line for line in _lines_of(stream, self.content) if line.strip()), "")
         if not first:
             raise DataError(f"{self.path}: the file is empty. Fix: pass a file with data.")
         return first
 
     def _readable(self) -> AbstractContextManager[None]:
-        packed = self.path.suffix.lower() == ".gz"
-        return readable(self.path, "CSV", "copy it again, or " * packed + "save it as UTF-8 CSV")
+        fix = "copy it again, or " * self.content.is_packed + "save it as UTF-8 CSV"
+        return readable(self.path, "CSV", fix + ", or pass " + Wording("encoding=", "--encoding"))
 
-    def _open(self) -> io.TextIOWrapper:
-        packed = self.path.suffix.lower() == ".gz"
-        stream: Any = gzip.open(self.path) if packed else self.path.open("rb")  # noqa: SIM115
-        return io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    def open(self) -> io.TextIOWrapper:
+        """The text from the first line, without a mark of its encoding; ends of lines are as they are."""
+        text = io.TextIOWrapper(self._bytes(), encoding=self.codec, newline="")
+        if text.read(1) != BOM:
+            text.seek(0)
+        return text
+
+    def _bytes(self) -> Any:
+        raw = self.content.open()
+        return gzip.open(raw) if self.content.is_packed else raw
 
 
-def _holds(path: Path, mark: bytes) -> bool:
-    """Whether a byte is somewhere in a file."""
-    with path.open("rb") as stream:
-        return any(mark in block for block in iter(lambda: stream.read(BLOCK), b""))
+def _is_odd(content: Content) -> bool:
+    """Whether a file holds what Arrow reads in another way: quotes, or numbers to the base 16."""
+    with content.open() as stream:
+        before = b""
+        while block := stream.read(BLOCK):
+            if b'"' in block or any(x in block and b"0" + x in before + block for x in (b"x", b"X")):
+                return True
+            before = block[-1:]
+    return False
 
 
-def _numbers_or_texts(column: Any) -> Cells:
-    """A column of texts of Arrow as numbers, NaN for missing, where it holds no other, else as it is."""
-    compute = need("pyarrow.compute", "reading CSV files")
-    trimmed = compute.utf8_trim_whitespace(column)
-    gone = compute.is_in(
-        compute.utf8_lower(trimmed), need("pyarrow", "reading CSV files").array(sorted(MISSING))
-    )
-    known = compute.drop_null(compute.if_else(gone, None, trimmed))
-    try:
-        numbers = known.cast("float64").to_numpy()
-    except ValueError:  # a text, or a number that only Python knows
-        numbers = np.array([np.nan])
-    if np.isnan(numbers).any():  # Arrow takes nan(abc) for a number
-        return column.to_numpy().astype(object)  # type: ignore[no-any-return]
-    values = np.full(len(column), np.nan)
-    values[~gone.to_numpy()] = numbers
-    return values
+def is_plain(column: Any) -> bool:
+    """Arrow read numbers as Python does, or texts: it knows dates, too, and takes nan(abc) for a number."""
+    kind = str(column.type)
+    if kind == "double":
+        compute = need("pyarrow.compute", "reading CSV files")
+        return not compute.any(compute.is_nan(column)).as_py()
+    return kind in ("int64", "string")
+
+
+def _cells(column: Any) -> Cells:
+    """A column of Arrow: numbers with NaN for missing, or texts that are one object where they are equal."""
+    if str(column.type) != "string":
+        return column.to_numpy().astype(np.float64, copy=False)  # type: ignore[no-any-return]
+    coded = column.combine_chunks().dictionary_encode()
+    different = coded.dictionary.to_pylist()
+    texts = Texts.of(coded.indices.to_numpy(zero_copy_only=False), different)
+    return numbers(np.asarray(texts))[0] if all(_is_number(text) for text in different) else texts
+
+
+def _is_number(text: str) -> bool:
+    return number(text) is not None
 
 
 def last_quote(lines: Iterable[str], delimiter: str) -> tuple[int | None, bool]:
@@ -219,9 +284,9 @@ def last_quote(lines: Iterable[str], delimiter: str) -> tuple[int | None, bool]:
     return opened, state == "inside"
 
 
-def _lines_of(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
+def _lines_of(stream: io.TextIOWrapper, content: Content) -> Iterator[str]:
     """The lines of a text; small files of endless lines, or of endless blank ones, are soon refused."""
-    most = plausible(path.stat().st_size) if path.suffix.lower() == ".gz" else math.inf
+    path, most = content.path, plausible(content.size) if content.is_packed else math.inf
     blank = 0
     while line := stream.readline(MOST_LINE + 1):
         most -= len(line)
@@ -252,7 +317,7 @@ def _warn_of_numbers_as_names(path: Path, cells: Sequence[str]) -> None:
             SquircuitWarning(
                 f"{path}, line 1: 0, 1, 2, … up to {len(cells) - 1} is read as a row of data. If these are "
                 "names that pandas made, "
-                + Wording("pass header=True or ", "")
+                + Wording("pass header=True or ", "pass --header or ")
                 + "write the file with to_csv(…, header=False, index=False)."
             ),
             stacklevel=4,

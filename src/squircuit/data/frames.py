@@ -88,15 +88,9 @@ def named_columns(rows: Any, names: Sequence[Any] | None = None) -> dict[str, Ce
     return columns
 
 
-def make_frame(package: str, names: Sequence[str], columns: Sequence[Cells], index: Any = None) -> Any:
-    """Columns as a data frame of a library, such as "pandas" or "polars"; ``index`` is that of pandas."""
-    narwhals = need("narwhals", "reading data frames", None)
-    named = {
-        name: cells if cells.dtype != object else cells.tolist()
-        for name, cells in zip(names, columns, strict=True)
-    }
-    frame = narwhals.from_dict(named, backend=package).to_native()
-    return frame if index is None else frame.set_axis(index)
+def cells_of_frame(rows: Any, name: Any) -> list[Any]:
+    """One column of a mapping or a data frame, as Python's objects."""
+    return list(rows[name]) if isinstance(rows, Mapping) else list(_narwhal(rows).get_column(name).to_list())
 
 
 def _narwhal(rows: Any) -> Any:

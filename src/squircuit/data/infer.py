@@ -167,7 +167,7 @@ def _together(columns: Sequence[Cells], place: Place) -> list[Facts]:
     needed = decimals(values, known, whole)
     parts = zip(columns, read, gaps.sum(axis=1).tolist(), far, needed, *moments, strict=True)
     for cells, (own, wrong), gap, farthest, digits, low, high, middle, square, integral in parts:
-        gone = gap if wrong is None else sum(of_each(is_missing, cells))
+        gone = gap if wrong is None else of_each(is_missing, cells).count(True)
         text = None if wrong is None else Text(str(cells[wrong]), place(wrong))
         distinct = _distinct(cells, own)
         distinct = shared.setdefault(distinct, distinct)
@@ -183,7 +183,8 @@ def _moments(values: Values, known: Mask) -> tuple[Values, Values]:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.where(known, values, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-        return mean, np.where(known, np.square(values - mean[:, None]), 0.0).sum(axis=1)
+        apart = np.where(known, values, mean[:, None]) - mean[:, None]
+        return mean, np.einsum("vn,vn->v", apart, apart)
 
 
 def _farthest(values: Values, known: Mask, place: Place) -> list[Number | None]:
@@ -198,10 +199,13 @@ def _farthest(values: Values, known: Mask, place: Place) -> list[Number | None]:
 def _distinct(cells: Cells, values: Values) -> frozenset[Any]:
     """Texts of cells that were read as objects, because "01" may turn out to be a text; else numbers."""
     if cells.dtype != object:
-        different = values if len(values) <= SHORT else np.unique(values)
+        some = values if len(values) <= SHORT else np.unique(values[: 4 * MOST])  # often they are too many
+        different = some if len(some) > MOST + 1 or len(values) <= SHORT else np.unique(values)
+        different = different[: MOST + 1]  # NaN is the last
         return _union(frozenset(v for v in different.tolist() if v == v), frozenset())
     found: set[str] = set()
-    for cell in set(cells.tolist()):
+    coded = getattr(cells, "coded", None)
+    for cell in set(cells.tolist() if coded is None else coded[1].tolist()):
         if not is_missing(cell):
             found.add(str(cell).strip())
         if len(found) > MOST:
@@ -256,7 +260,8 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
 
 
 def _guess(name: str, facts: Facts, source: str) -> str:
-    distinct = len(facts.categories())
+    is_many = facts.text is None and len(facts.distinct) > FEW  # then it does not matter how many
+    distinct = len(facts.distinct if is_many else facts.categories())
     if facts.text is not None:
         _refuse_identifiers(name, facts, source, distinct)
         return "binary" if distinct == 2 else "categorical"

@@ -1,4 +1,4 @@
-"""Parquet files, read by row groups. pyarrow is optional: ``pip install 'squircuit[data]'``."""
+"""Parquet files, read by row groups, and Feather files. They need pyarrow: pip install 'squircuit[data]'."""
 
 from __future__ import annotations
 
@@ -8,44 +8,41 @@ from pathlib import Path
 from typing import Any, final
 
 from squircuit.data.cells import Cells, read_as
+from squircuit.data.content import Content
+from squircuit.data.layout import Layout
 from squircuit.data.optional import need
 from squircuit.data.reading import Source, readable, require_names
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError
 
 
-@final
-class ParquetSource(Source):
-    """A Parquet file; no more than a row group of it is in memory at once."""
+class ArrowSource(Source):
+    """A file of columns that pyarrow reads."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._arrow = need("pyarrow", "reading Parquet files")
-        parquet = need("pyarrow.parquet", "reading Parquet files")
-        with readable(path, "Parquet", "write it again"):
-            self._file = parquet.ParquetFile(path)
-            self.names = tuple(str(name) for name in self._file.schema_arrow.names)
-            groups = range(self._file.num_row_groups)
-            self.sizes = [int(self._file.metadata.row_group(group).num_rows) for group in groups]
-        if sum(self.sizes) < 1 or min(self.sizes) < 0 or not self.names:
-            raise DataError(f"{path}: the file has no rows. Fix: pass a file with data.")
-        require_names(path, self.names)
-        self._starts = [0, *itertools.accumulate(self.sizes)]
+    what: str
 
-    def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
-        for group in range(len(self.sizes)):
-            if self.sizes[group]:
-                yield self.group(group, names)
+    def __init__(self, content: Content | Path) -> None:
+        self.content = content if isinstance(content, Content) else Content(content)
+        self.path = self.content.path
+        self._arrow = need("pyarrow", f"reading {self.what} files")
 
-    def group(self, group: int, names: Sequence[str]) -> Chunk:
-        """The rows of one row group."""
-        start = self._starts[group]
-        with readable(self.path, f"Parquet, row group {group}", "write it again"):
-            table = self._file.read_row_group(group, columns=list(names))
-            if len(table) != self.sizes[group]:
-                raise ValueError(f"{len(table)} rows, expected {self.sizes[group]}")
-            cells = tuple(self._cells(table.column(name), name) for name in names)
+    def place(self) -> Any:
+        """What pyarrow opens."""
+        return self.path if self.content.is_file else self._arrow.BufferReader(self.content.open().read())
+
+    def whole(self) -> Any:
+        """All columns and rows, as pyarrow has them."""
+        raise NotImplementedError
+
+    def chunk_of(self, table: Any, names: Sequence[str], start: int = 0) -> Chunk:
+        """Some columns of a table whose first row is row ``start`` of the file."""
+        cells = tuple(self._cells(table.column(name), name) for name in names)
         return Chunk(tuple(names), cells, lambda row: f"{self.path}, row {start + row}")
+
+    def _require_rows(self, rows: int) -> None:
+        if rows < 1 or not self.names:
+            raise DataError(f"{self.path}: the file has no rows. Fix: pass a file with data.")
+        require_names(self.path, self.names)
 
     def _cells(self, column: Any, name: str) -> Cells:
         types, kind = self._arrow.types, column.type
@@ -64,3 +61,63 @@ class ParquetSource(Source):
             where=f"{self.path}, column {name!r}",
             fix="convert it, or leave it out with " + read_as(name, "drop"),
         )
+
+
+@final
+class ParquetSource(ArrowSource):
+    """A Parquet file; no more than a row group of it is in memory at once."""
+
+    what = "Parquet"
+
+    def __init__(self, content: Content | Path) -> None:
+        super().__init__(content)
+        parquet = need("pyarrow.parquet", "reading Parquet files")
+        with readable(self.path, "Parquet", "write it again"):
+            self._file = parquet.ParquetFile(self.place())
+            self.names = tuple(str(name) for name in self._file.schema_arrow.names)
+            self.layout = Layout.of(self._file.schema_arrow.empty_table())
+            groups = range(self._file.num_row_groups)
+            self.sizes = [int(self._file.metadata.row_group(group).num_rows) for group in groups]
+        self._require_rows(sum(self.sizes) if min(self.sizes, default=0) >= 0 else 0)
+        self._starts = [0, *itertools.accumulate(self.sizes)]
+
+    def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
+        for group in range(len(self.sizes)):
+            if self.sizes[group]:
+                yield self.group(group, names)
+
+    def group(self, group: int, names: Sequence[str]) -> Chunk:
+        """The rows of one row group."""
+        with readable(self.path, f"Parquet, row group {group}", "write it again"):
+            table = self._file.read_row_group(group, columns=list(names))
+            if len(table) != self.sizes[group]:
+                raise ValueError(f"{len(table)} rows, expected {self.sizes[group]}")
+            return self.chunk_of(table, names, self._starts[group])
+
+    def whole(self) -> Any:
+        with readable(self.path, "Parquet", "write it again"):
+            return self._file.read()
+
+
+@final
+class FeatherSource(ArrowSource):
+    """A Feather file, which is one of Arrow, of any version."""
+
+    what = "Feather"
+
+    def __init__(self, content: Content | Path) -> None:
+        super().__init__(content)
+        feather = need("pyarrow.feather", "reading Feather files")
+        with readable(self.path, "Feather", "write it again"):
+            self._table = feather.read_table(self.place(), memory_map=False)
+            self._table.validate(full=True)
+            self.names = tuple(str(name) for name in self._table.column_names)
+            self.layout = Layout.of(self._table)
+        self._require_rows(len(self._table))
+
+    def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
+        with readable(self.path, "Feather", "write it again"):
+            yield self.chunk_of(self._table, names)
+
+    def whole(self) -> Any:
+        return self._table

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from squircuit.data.layout import Layout
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, SquircuitError, Wording
 from squircuit.storage.checks import shown
@@ -36,6 +37,7 @@ class Source(ABC):
         guessed: whether nobody said that it has names, so that its first row may have been taken for them.
         wish: the type of every column, where the file says it, as for `infer`.
         shape: of one row, where it is an image, else None.
+        layout: its library and types of columns, where it is a table that has some, else None.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class Source(ABC):
     guessed: bool = False
     wish: str | None = None
     shape: tuple[int, ...] | None = None
+    layout: Layout | None = None
 
     @abstractmethod
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
@@ -55,7 +58,7 @@ class Source(ABC):
 
 
 @contextmanager
-def readable(path: Path, what: str, fix: str) -> Iterator[None]:
+def readable(path: Path, what: str, fix: str | Wording) -> Iterator[None]:
     """One clear error for all that a library may raise of bytes that anybody may have written."""
     try:
         yield
@@ -65,7 +68,7 @@ def readable(path: Path, what: str, fix: str) -> Iterator[None]:
         raise too_large(path) from error
     except Exception as error:  # each library has errors of its own, and damaged files find all of them
         raise DataError(
-            f"{shown(path)}: cannot be read as {what} ({one_line(error)}). Fix: {fix}."
+            f"cannot be read as {what} ({one_line(error)})", where=shown(path), fix=fix
         ) from error
 
 

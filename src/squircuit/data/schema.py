@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, shown
+from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, objects, shown
 from squircuit.data.columns import FITTED, Column, column_from_dict
 from squircuit.data.frames import is_frame, named_columns, plain
+from squircuit.data.layout import Layout
 from squircuit.data.rows import Rows
 from squircuit.errors import DataError, FormatError
 from squircuit.families import Family
@@ -37,6 +38,11 @@ class Chunk:
 class Schema:
     """The columns of a table.
 
+    Args:
+        columns: their names and types.
+        layout: of the table that they were inferred from, which `frame` imitates: its library and the types
+            there. None: a file of texts. It says nothing about numbers, so it does not count in comparisons.
+
     Example:
         >>> schema = Schema((Column("sex", "binary", ("f", "m")), Column("height", "continuous", loc=1.7)))
         >>> encoded = schema.encode([["m", 1.8], ["f", None]])
@@ -53,6 +59,7 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    layout: Layout | None = field(default=None, compare=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,11 +176,41 @@ class Schema:
         if missing is not None:
             values[np.broadcast_to(plain(missing).astype(bool), values.shape)] = np.nan
         kept = np.broadcast_to(False if exact is None else plain(exact).astype(bool), values.shape)
-        columns = [
-            [column.decode(cell, known) for cell, known in zip(cells, observed, strict=True)]
-            for column, cells, observed in zip(self.columns, values.T.tolist(), kept.T.tolist(), strict=True)
-        ]
+        columns = [_words(*part) for part in zip(self.columns, values.T, kept.T, strict=True)]
         return [list(row) for row in zip(*columns, strict=True)]
+
+    def frame(
+        self,
+        rows: ArrayLike,
+        missing: ArrayLike | None = None,
+        exact: ArrayLike | None = None,
+        like: Any = None,
+    ) -> Any:
+        """Encoded rows, or samples of a model, as a table like that from which the columns were inferred.
+
+        Args:
+            rows: (n, d), or (…, d): all of them one after the other.
+            missing, exact: as for `decode`.
+            like: a data frame, whose library, types of columns and, if it has as many rows, index the table
+                gets; or "pandas", "polars", "pyarrow", "numpy" or "mapping". Default: like the data that the
+                model was made of; of a file the first of pandas, polars, pyarrow that is installed.
+
+        Example:
+            >>> from squircuit.data import table
+            >>> people = table({"sex": ["f", "m"], "age": np.array([31, 7], dtype=np.int8)})
+            >>> people.schema.frame([[1, 1], [0, 1]])
+            {'sex': array(['m', 'f'], dtype=object), 'age': array([31, 31], dtype=int8)}
+        """
+        values = plain(rows)
+        flat = [part if part is None else _flat(plain(part)) for part in (missing, exact)]
+        cells = self.decode(_flat(values), *flat)
+        columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in self.columns]
+        if self.layout is None:
+            return Layout.wished(like).table(self.names, columns)
+        layout = self.layout if like is None else Layout.wished(like)
+        return layout.table(
+            self.names, [self.layout.fitted(*part) for part in zip(self.names, columns, strict=True)]
+        )
 
     def difference(self, other: Schema) -> str | None:
         """Why numbers of this schema mean something else in another one, in words; None: they do not.
@@ -195,13 +232,15 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it."""
-        return {"columns": [asdict(column) for column in self.columns]}
+        layout = {} if self.layout is None else {"layout": self.layout.to_dict()}
+        return {"columns": [asdict(column) for column in self.columns], **layout}
 
     @staticmethod
     def from_dict(document: Mapping[str, Any]) -> Schema:
         """The schema that `to_dict` described."""
         try:
             columns = tuple(column_from_dict(entry) for entry in document["columns"])
+            layout = Layout.from_dict(document["layout"]) if "layout" in document else None
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise FormatError(
                 f"not the description of a schema: {one_line(error)}. Fix: pass what to_dict gave."
@@ -210,7 +249,7 @@ class Schema:
             raise FormatError(
                 "not the description of a schema: a name is there twice. Fix: pass what to_dict gave."
             )
-        return Schema(columns)
+        return Schema(columns, layout)
 
     def __str__(self) -> str:
         header = ("column", "type", "states", "values", "missing")
@@ -240,6 +279,19 @@ class Schema:
                 f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
                 f"Fix: give one column for each of {listed(self.names)}."
             )
+
+
+def _words(column: Column, values: Values, exact: Mask) -> list[Any]:
+    """The cells of a column in the words of the data; each different number is looked at once."""
+    numbers = np.where(exact, values, column.rounded(values))
+    different, places = np.unique(numbers, return_inverse=True)
+    cells = objects([column.decode(number, exact=True) for number in different.tolist()])[places.ravel()]
+    return cells.tolist()  # type: ignore[no-any-return]
+
+
+def _flat(rows: NDArray[Any]) -> NDArray[Any]:
+    """(…, d) → (n, d); a mask (d,) stays as it is."""
+    return rows.reshape(-1, rows.shape[-1]) if rows.ndim > 2 else rows
 
 
 def _sample(rows: HostRows | None, variable: int, column: Column) -> Values | None:

@@ -12,26 +12,40 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.cells import SEVERAL, Cells, Mask, columns_of, number, numbers, read_as, shown
+from squircuit.data.cells import (
+    SEVERAL,
+    Cells,
+    Mask,
+    begin_with_a_number,
+    columns_of,
+    number,
+    numbers,
+    read_as,
+    shown,
+)
 from squircuit.data.columns import Column
+from squircuit.data.content import Content
 from squircuit.data.csv_files import CsvSource
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
 from squircuit.data.images import ImageSource
 from squircuit.data.infer import Facts, infer
+from squircuit.data.layout import Layout
 from squircuit.data.numpy_files import NumpySource
-from squircuit.data.parquet import ParquetSource
+from squircuit.data.parquet import FeatherSource, ParquetSource
 from squircuit.data.reading import Source, enough_memory, numbered, require_names, wish_of
 from squircuit.data.rows import Rows
 from squircuit.data.schema import Chunk, HostRows, Schema
 from squircuit.errors import DataError, ParameterError, SquircuitWarning, Wording, suggestion
 from squircuit.families import Family
-from squircuit.storage.checks import require_readable, status
+from squircuit.storage.checks import status
 from squircuit.storage.words import listed
 
 Wishes = Mapping[str, str] | Sequence[str] | None
 CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
 PARQUET = frozenset({".parquet", ".pq"})
+FEATHER = frozenset({".feather", ".arrow"})
 NUMPY = frozenset({".npy", ".npz"})
+KNOWN = CSV | PARQUET | FEATHER | NUMPY
 MANY_ROWS = 10
 """From here on texts that are all different are no coincidence."""
 
@@ -91,22 +105,25 @@ class Table:
 
 
 def read(
-    path: str | Path,
+    path: Any,
     columns: Wishes = None,
     like: Table | Schema | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> Table:
     """A table from a file, with the type of every column inferred; print it to see them.
 
     Args:
-        path: a CSV file (.csv, .tsv, .txt, .data, also .gz), Parquet (.parquet, .pq), NumPy (.npy, .npz) or a
-            folder of images.
+        path: a CSV file (.csv, .tsv, .txt, .data, also .gz), Parquet (.parquet, .pq), Feather (.feather,
+            .arrow), NumPy (.npy, .npz) or a folder of images; or a stream of the bytes of one that is not of
+            NumPy, such as ``sys.stdin.buffer``.
         columns: types that replace the inferred ones, such as ``{"age": "continuous", "day": "periodic:7",
             "id": "drop"}``; or the names of the columns to keep.
         like: take the columns and types of this table instead, for data to be scored.
         header: whether a CSV file begins with names; default: if its first line has a cell that is no number.
         delimiter: of a CSV file; default: the commonest of , ; tab | in its first line.
+        encoding: of a CSV file, such as "latin-1"; default: UTF-8, or UTF-16 where it begins so.
 
     Raises:
         DataError: for empty files, ragged rows, unknown categories, …: it names file, line, column and value.
@@ -128,9 +145,12 @@ def read(
         >>> table.families(size=8)[:2]
         [Categorical(size=2), Categorical(size=53, ordered=True)]
     """
-    source = open_source(path, header, delimiter)
-    if like is None:
-        return inferred(source, columns)
+    source = open_source(path, header, delimiter, encoding)
+    return inferred(source, columns) if like is None else table_like(source, like)
+
+
+def table_like(source: Source, like: Table | Schema) -> Table:
+    """All rows of a source, with columns and types that are known."""
     schema = like.schema if isinstance(like, Table) else like
     with enough_memory(source.path):
         return _table(source, schema, source.chunks(matched(source, schema)))
@@ -167,7 +187,11 @@ def inferred(source: Source, columns: Wishes = None) -> Table:
 
 
 def scan(
-    path: str | Path, columns: Wishes = None, header: bool | None = None, delimiter: str | None = None
+    path: Any,
+    columns: Wishes = None,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> Schema:
     """The types of a file's columns, in one pass that never holds all rows; arguments as for `read`.
 
@@ -180,27 +204,33 @@ def scan(
         >>> [column.kind for column in scan(file).columns]
         ['continuous', 'count']
     """
-    source = open_source(path, header, delimiter)
+    source = open_source(path, header, delimiter, encoding)
     names, wishes = chosen(source, columns)
     with enough_memory(source.path):
         return _schema(source, names, wishes, source.chunks(names), known=bool(columns))
 
 
-def open_source(path: str | Path, header: bool | None = None, delimiter: str | None = None) -> Source:
-    """The file as chunks of rows, by the end of its name."""
-    path = _as_path(path)
-    if stat.S_ISDIR(status(path, DataError, "file or folder").st_mode):
+def open_source(
+    path: Any, header: bool | None = None, delimiter: str | None = None, encoding: str | None = None
+) -> Source:
+    """The file as chunks of rows, by the end of its name; a stream of bytes by what it begins with."""
+    content = _content(path)
+    path, suffix = content.path, content.suffix
+    if content.is_file and stat.S_ISDIR(status(path, DataError, "file or folder").st_mode):
         return ImageSource(path)
-    suffix = (Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix).lower()
-    if suffix in CSV | PARQUET | NUMPY:
-        require_readable(path, DataError)
+    if suffix in KNOWN:
+        content.require_readable()
     if suffix in CSV:
-        return CsvSource(path, header, delimiter or ("\t" if suffix == ".tsv" else None))
+        return CsvSource(content, header, delimiter or ("\t" if suffix == ".tsv" else None), encoding)
     if suffix in PARQUET:
-        return ParquetSource(path)
+        return ParquetSource(content)
+    if suffix in FEATHER:
+        return FeatherSource(content)
     if suffix in NUMPY:
+        if not content.is_file:
+            raise DataError(f"{path}: an array of NumPy. Fix: pass its file, or CSV, Parquet or Feather.")
         return NumpySource(path)
-    known = ", ".join(sorted(CSV | PARQUET | NUMPY))
+    known = ", ".join(sorted(KNOWN))
     raise DataError(
         f"{path}: files ending in {suffix!r} are not known. Fix: pass {known} or a folder of images."
     )
@@ -241,14 +271,19 @@ def matched(source: Source, schema: Schema) -> list[str]:
                 where=str(source.path),
                 value=name,
                 fix="add it or rename one"
-                + Wording(", or pass header=False if the first line holds data", ""),
+                + Wording(", or pass header=False", ", or pass --no-header")
+                + " if the first line holds data",
             )
     return list(schema.names)
 
 
-def _as_path(path: str | Path) -> Path:
+def _content(path: Any) -> Content:
+    if isinstance(path, Content):
+        return path
+    if hasattr(path, "read"):
+        return Content.of_stream(path, "the stream")
     try:
-        return Path(path)
+        return Content(Path(path))
     except TypeError as error:
         raise ParameterError(f"{path!r} is no path. Fix: pass the name of a file or folder.") from error
 
@@ -270,14 +305,18 @@ def _schema(
     _warn_of_names(
         source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]
     )
-    return Schema(columns)
+    return Schema(columns, source.layout)
 
 
 def _parsed(chunks: list[Chunk]) -> list[Chunk]:
     """The same with numbers in place of texts where all of a column are some, so that each is parsed once."""
     columns: list[Sequence[Cells]] = []
     for pieces in zip(*(chunk.cells for chunk in chunks), strict=True):
-        read = [numbers(cells) for cells in pieces]
+        read = (
+            [numbers(cells) for cells in pieces]
+            if all(map(begin_with_a_number, pieces))
+            else [(pieces[0], 0)]
+        )
         is_number = all(wrong is None for _, wrong in read)
         columns.append([values for values, _ in read] if is_number else pieces)
     return [
@@ -306,7 +345,8 @@ def _doubt_names(source: Source, facts: Mapping[str, Facts]) -> None:
         return
     values = [name for name in texts if name in facts[name].distinct]
     ways = "add a first line with a name for each column" + Wording(
-        ", or pass header=False to read it as data; if these are the names, pass header=True", ""
+        ", or pass header=False to read it as data; if these are the names, pass header=True",
+        ", or pass --no-header to read it as data; if these are the names, pass --header",
     )
     if values and 2 * len(values) >= len(texts):
         raise DataError(
@@ -366,8 +406,10 @@ class MemorySource(Source):
             self.named, self.names = False, numbered(int(np.prod(array.shape[1:])))
             self.shape, self.wish = array.shape[1:] if array.ndim > 2 else None, wish_of(array)
             self._columns = array.reshape(len(array), -1)
+            self.layout = Layout.of(rows).without_rows
         else:
             self._names = {str(name): name for name in names_of(rows)}
+            self.layout = Layout.of(rows).without_rows
             self.names = tuple(str(name) for name in names_of(rows))
             if not self.names:
                 raise DataError("no columns are no table. Fix: give some, each a cell for each row.")

@@ -65,9 +65,9 @@ def with_mean_1(weights: Weights, whole: Weights | None = None) -> Weights:
     return np.asarray(weights / largest / (whole / largest).mean())
 
 
-def weight_column(path: Any, name: str) -> Weights:
-    """The weights that a column of a file holds: (n,)."""
-    source = open_source(path)
+def weight_column(path: Any, name: str, **form: Any) -> Weights:
+    """The weights that a column of a file holds, (n,); ``form`` is header, delimiter, encoding."""
+    source = open_source(path, **form)
     if name not in source.names:
         near = suggestion(name, source.names, all_known=False)
         raise ParameterError(f"{source.path}: no column {name!r} of weights. Fix: {near}")

@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from squircuit.data import Column, Rows, Schema, Table, table
 from squircuit.data.cells import Cells, Mask, as_cells
-from squircuit.data.frames import named_columns
-from squircuit.data.schema import Chunk
+from squircuit.data.frames import named_columns, names_of
+from squircuit.data.given import encoded
+from squircuit.data.layout import Layout
 from squircuit.data.tabular import Wishes
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, is_whole, require_unmasked
@@ -101,16 +102,20 @@ class CircuitEstimator(BaseEstimator):
                 tree and the types of the columns are those of the rows that count, whatever their weights.
         """
         X = self._validated(X, reset=True)
-        names = list(named_cells(X))
+        names = names_in(X)
         seed = self._seed(self.random_state)
         rows = weighted_table(X, wished_types(self.columns, names), sample_weight)
         if self._wants_circuit:
             self._train(rows, seed)
         else:
             self.model_ = self._learnt(rows, seed)
-        self._positions = [names.index(name) for name in rows.schema.names]
-        self._frame = frame_kind(X)
+        self._remember(X)
         return self
+
+    def _remember(self, X: Any) -> None:
+        """The names of all columns, and what frames of them look like."""
+        self._columns = names_in(X)
+        self._layout = Layout.of(X).to_dict() if frame_kind(X) else None
 
     @property
     def _wants_circuit(self) -> bool:
@@ -179,20 +184,27 @@ class CircuitEstimator(BaseEstimator):
     def _schema(self) -> Schema:
         return cast(Schema, self.model_.schema)
 
-    def _encoded(self, cells: Sequence[Cells]) -> tuple[Rows[NDArray[Any]], Mask]:
+    def _cells(self, X: Any) -> dict[str, Cells]:
+        """The columns that are modelled, by the names that they had in `fit`; frames, too, by position."""
+        wanted = {position: name for position, name in enumerate(self._columns) if name in self._schema.names}
+        if not frame_kind(X):
+            return {name: as_cells(X[:, position]) for position, name in wanted.items()}
+        there = names_of(X)
+        found = named_columns(X, [there[position] for position in wanted])
+        return dict(zip(wanted.values(), found.values(), strict=True))
+
+    def _encoded(self, cells: Mapping[str, Cells]) -> tuple[Rows[NDArray[Any]], Mask]:
         """Rows as the model takes them, and which cells no discrete column had in training.
 
         Those have probability 0; in the rows they count as missing.
         """
-        chosen = tuple(cells[position] for position in self._positions)
-        unknown = np.zeros((len(chosen[0]), len(chosen)), dtype=bool)
-        chunk = Chunk(self._schema.names, chosen, lambda row: f"row {row}")
-        return self._schema.encode_chunk(chunk, unknown), unknown
+        unknown = np.zeros((len(next(iter(cells.values()))), len(self._schema.names)), dtype=bool)
+        return encoded(self._schema, cells, unknown), unknown
 
     def _log_density(self, X: Any) -> NDArray[np.float64]:
         """log p of the known cells of every row; −inf where a discrete column has a value it never had."""
         check_is_fitted(self)
-        rows, unknown = self._encoded(cells_of(self._validated(X, reset=False)))
+        rows, unknown = self._encoded(self._cells(self._validated(X, reset=False)))
         with torch.no_grad():
             parts = [self.model_.log_prob(*part).cpu().numpy() for part in blocks(rows)]
         return np.where(unknown.any(axis=1), -np.inf, np.concatenate(parts))
@@ -257,7 +269,7 @@ def frame_kind(X: Any) -> str | None:
         >>> frame_kind([[1.0]]) is None
         True
     """
-    is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")
+    is_frame = (hasattr(X, "columns") and hasattr(X, "dtypes")) or hasattr(X, "column_names")
     return type(X).__module__.partition(".")[0] if is_frame else None
 
 
@@ -270,13 +282,13 @@ def _require_no_texts(X: Any, cause: Exception) -> None:
         ) from cause
 
 
-def cells_of(X: Any) -> list[Cells]:
-    """The columns one by one, as copies."""
-    return [cells.copy() for cells in named_cells(X).values()]
+def names_in(X: Any) -> list[str]:
+    """The names of the columns that errors and ``columns=`` have: "0", "1", … of arrays."""
+    return [str(name) for name in (names_of(X) if frame_kind(X) else range(X.shape[1]))]
 
 
 def named_cells(X: Any) -> dict[str, Cells]:
-    """The columns by the names that errors and ``columns=`` have: "0", "1", … of arrays."""
+    """The columns by those names."""
     if frame_kind(X):
         return named_columns(X)
     return {str(v): as_cells(column) for v, column in enumerate(X.T)}

@@ -18,9 +18,7 @@ from squircuit.errors import ParameterError
 from squircuit.estimators.base import (
     CircuitEstimator,
     blocks,
-    cells_of,
-    frame_kind,
-    named_cells,
+    names_in,
     weighted_table,
     wished_types,
 )
@@ -97,7 +95,7 @@ class SquaredCircuitClassifier(ClassifierMixin, CircuitEstimator):
         X = self._validated(X, reset=True)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
-        names = list(named_cells(X))
+        names = names_in(X)
         rows = weighted_table(X, wished_types(self.columns, names), sample_weight)
         if sample_weight is not None:
             labels = labels[as_weights(sample_weight, len(labels), "sample_weight") > 0]
@@ -105,7 +103,7 @@ class SquaredCircuitClassifier(ClassifierMixin, CircuitEstimator):
             raise ValueError(f"{len(rows)} rows in X, {len(labels)} labels in y. Fix: pass one for each row.")
         self.classes_, codes = np.unique(labels, return_inverse=True)
         seed = self._seed(self.random_state)
-        self._positions, self._frame = [names.index(name) for name in rows.schema.names], frame_kind(X)
+        self._remember(X)
         self.temperature_, self.bias_ = 1.0, np.zeros(len(self.classes_))
         if self.discriminative:
             self._calibrate(rows, codes, seed)
@@ -135,7 +133,7 @@ class SquaredCircuitClassifier(ClassifierMixin, CircuitEstimator):
     def predict_joint_log_proba(self, X: Any) -> NDArray[np.float64]:
         """log p(c, x) of the known cells of every row: (n, C)."""
         check_is_fitted(self)
-        rows, _ = self._encoded(cells_of(self._validated(X, reset=False)))
+        rows, _ = self._encoded(self._cells(self._validated(X, reset=False)))
         return cast(NDArray[np.float64], _joint(self.model_, self._owners, rows, len(self.classes_)).numpy())
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from squircuit.data.frames import make_frame
+from squircuit.data.layout import Layout
 from squircuit.estimators.base import CircuitEstimator, decoded
 from squircuit.storage.memory import require_memory
 
@@ -83,16 +83,20 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         """Exact samples, in the values of the training data, and to the resolution of its columns.
 
         Returns:
-            (n_samples, d) array of floats (of objects where columns hold texts), or a data frame where
-            ``fit`` was given one; without columns that were dropped.
+            (n_samples, d) array of floats (of objects where columns hold texts), or where ``fit`` was given a
+            data frame one like that, with its types of columns; without columns that were dropped.
         """
         check_is_fitted(self)
         require_memory(
-            CELL * n_samples * len(self._positions) if isinstance(n_samples, int) else 0,
+            CELL * n_samples * len(self._schema.names) if isinstance(n_samples, int) else 0,
             f"n_samples={n_samples}",
             "fewer samples at a time",
         )
         drawn = self.model_.sample(n_samples, seed=self._seed(random_state)).cpu().numpy()
-        schema = self._schema
-        columns = [decoded(column, drawn[:, v]) for v, column in enumerate(schema.columns)]
-        return make_frame(self._frame, schema.names, columns) if self._frame else np.stack(columns, axis=1)
+        if self._layout is not None:
+            return Layout.from_dict(self._layout).table(
+                self._schema.names, list(zip(*self._schema.decode(drawn), strict=True))
+            )
+        return np.stack(
+            [decoded(column, drawn[:, v]) for v, column in enumerate(self._schema.columns)], axis=1
+        )

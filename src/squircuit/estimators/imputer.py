@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from squircuit.data import Column, Rows
 from squircuit.data.cells import Cells, numbers
-from squircuit.data.frames import make_frame
-from squircuit.estimators.base import CircuitEstimator, cells_of, decoded, frame_kind, levels
+from squircuit.data.frames import cells_of_frame, names_of
+from squircuit.data.layout import Layout
+from squircuit.estimators.base import CircuitEstimator, decoded, frame_kind, levels
 from squircuit.inference.imputation import require_how
 
 BLOCK = 512  #: rows whose marginals are in memory at once
@@ -90,19 +91,24 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         """The rows with their missing cells filled.
 
         Returns:
-            (n, d) array of floats (of objects where columns hold texts); a data frame after
-            ``set_output(transform="pandas")`` or ``"polars"``.
+            Of an array (n, d) floats. Of a data frame the same frame with its gaps filled: library, types of
+            columns, index and observed cells are its own; what is filled into a column of whole numbers is
+            whole. ``set_output(transform="pandas")`` or ``"polars"``
+            chooses the library.
         """
         check_is_fitted(self)
         self._require_strategy()
         X = self._validated(X, reset=False)
-        cells = cells_of(X)
+        cells = self._cells(X)
         rows, unknown = self._encoded(cells)
-        values = self._values(rows)
-        for v, (column, position) in enumerate(zip(self._schema.columns, self._positions, strict=True)):
-            gaps = rows.missing[:, v] & ~unknown[:, v]
-            cells[position] = _filled(column, cells[position], gaps, values[v])
-        return self._packed(X, cells)
+        values, gaps = self._values(rows), rows.missing & ~unknown
+        if frame_kind(X):
+            return self._filled_frame(X, values, gaps)
+        filled = list(X.T)
+        for v, column in enumerate(self._schema.columns):
+            position = self._columns.index(column.name)
+            filled[position] = _filled(column, cells[column.name], gaps[:, v], values[v])
+        return np.stack(filled, axis=1)
 
     def _values(self, rows: Rows[NDArray[Any]]) -> list[NDArray[Any]]:
         """For each column of the model what its missing cells become, (n,) each; elsewhere anything."""
@@ -129,14 +135,24 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
             values |= {v: found[v].cpu().numpy() @ levels(columns[v]) for v in numeric if v in found}
         return values
 
-    def _packed(self, X: Any, cells: list[Cells]) -> Any:
-        """An array, or where texts make it one of objects and a frame is wanted, a frame with types."""
+    def _filled_frame(self, X: Any, values: list[NDArray[Any]], gaps: NDArray[np.bool_]) -> Any:
+        """A frame with cells in its gaps, of the library that is wished; see ``set_output``."""
+        there, changed = names_of(X), {}
+        for v, column in enumerate(self._schema.columns):
+            places = np.flatnonzero(gaps[:, v])
+            if len(places):
+                name = there[self._columns.index(column.name)]
+                cells = cells_of_frame(X, name)
+                for row, value in zip(places.tolist(), values[v][places].tolist(), strict=True):
+                    cells[row] = value
+                changed[str(name)] = cells
+        made = Layout.of(X).filled(X, changed)
         kind = _get_output_config("transform", self)["dense"]
-        filled = np.stack(cells, axis=1)
-        if kind == "default" or filled.dtype != object:
-            return filled
-        index = X.index if frame_kind(X) == kind == "pandas" else None
-        return make_frame(kind, [str(name) for name in self.get_feature_names_out()], cells, index)
+        if kind in ("default", frame_kind(X)):
+            return made
+        return Layout.wished(kind).table(
+            [str(name) for name in there], [cells_of_frame(made, name) for name in there]
+        )
 
     def _require_strategy(self) -> None:
         require_how(self.strategy, "strategy")

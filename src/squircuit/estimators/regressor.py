@@ -9,15 +9,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
-from torch import Tensor
 
 from squircuit.data import Rows
 from squircuit.errors import ParameterError
 from squircuit.estimators.base import (
     CircuitEstimator,
     blocks,
-    cells_of,
-    frame_kind,
     named_cells,
     weighted_table,
     wished_types,
@@ -93,8 +90,7 @@ class SquaredCircuitRegressor(RegressorMixin, CircuitEstimator):
         types = {**({} if wishes is None else dict(wishes)), name: "continuous"}  # type: ignore[arg-type]
         rows = weighted_table({**cells, name: target}, types, sample_weight)
         self.model_ = self._learnt(rows, self._seed(self.random_state))
-        self._positions = [[*names, name].index(column) for column in rows.schema.names]
-        self._frame = frame_kind(X)
+        self._remember(X)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -111,7 +107,9 @@ class SquaredCircuitRegressor(RegressorMixin, CircuitEstimator):
         levels = torch.as_tensor(np.atleast_1d(np.asarray(quantiles, dtype=np.float64)))
         if levels.ndim != 1 or not bool(((levels > 0) & (levels < 1)).all()):
             raise ParameterError(f"quantiles={quantiles!r}. Fix: pass numbers between 0 and 1, such as 0.9.")
-        return np.concatenate([_quantiles(found, levels) for found in self._conditionals(X)])
+        target = max(self.model_.structure.scope)
+        parts = [found.quantiles(target, levels).cpu().numpy() for found in self._conditionals(X)]
+        return np.concatenate(parts)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> NDArray[np.float64]:
         """Exact samples of y given what each row shows: (n, n_samples)."""
@@ -141,18 +139,6 @@ class SquaredCircuitRegressor(RegressorMixin, CircuitEstimator):
 
     def _rows(self, X: Any, y: NDArray[np.float64] | None = None) -> Rows[NDArray[Any]]:
         """Rows of the joint table, in which y is missing unless it is given."""
-        cells = cells_of(self._validated(X, reset=False))
-        cells.append(np.full(len(cells[0]), np.nan) if y is None else y)
-        return self._encoded(cells)[0]
-
-
-def _quantiles(found: Marginals, levels: Tensor) -> NDArray[np.float64]:
-    """Where the distribution function of y, linear between the middles of its nodes, reaches the levels."""
-    variable = max(found.nodes)
-    nodes, masses = found.nodes[variable].cpu(), found.masses[variable].cpu()  # (N,), (n, N)
-    reached = masses.cumsum(dim=1) - masses / 2
-    place = torch.searchsorted(reached, levels.expand(len(reached), -1).contiguous()).clamp(1, len(nodes) - 1)
-    below, above = reached.gather(1, place - 1), reached.gather(1, place)
-    share = ((levels - below) / (above - below).clamp_min(1e-300)).clamp(0, 1)
-    values: NDArray[np.float64] = torch.lerp(nodes[place - 1], nodes[place], share).numpy()
-    return values
+        X = self._validated(X, reset=False)
+        target = np.full(X.shape[0], np.nan) if y is None else y
+        return self._encoded({**self._cells(X), self._schema.names[-1]: target})[0]

@@ -35,7 +35,7 @@ def points(group: InputGroup, x: Tensor, columns: Tensor) -> Tensor:
     found = x.index_select(1, columns)
     if isinstance(group.family, Family):
         return found.T
-    return found.reshape(len(x), group.folds, -1).transpose(0, 1)
+    return found.reshape(len(x), group.folds, group.family.dimension).transpose(0, 1)
 
 
 def evaluate_inputs(
@@ -242,14 +242,16 @@ def functions_gram(group: InputGroup, values: Mapping[str, Tensor], device: torc
     """
     if not values or group.family.is_orthonormal:
         return _fixed_gram(group.family, device)
-    return torch.func.vmap(group.family.gram)(dict(values))
+    return group.family.grams(values)
 
 
 def _functions_norms(family: InputFunctions, values: Mapping[str, Tensor], device: torch.device) -> Tensor:
     """∫ |φ_k|² of a family, (F or 1, n), in double precision."""
     if family.has_unit_norms:
         return torch.ones(1, family.size, dtype=torch.float64, device=device)
-    return torch.func.vmap(family.norms)(dict(values)) if values else _fixed_norms(family, device)
+    if not values:
+        return _fixed_norms(family, device)
+    return family.grams(values).diagonal(dim1=1, dim2=2).real
 
 
 @kept(1024)

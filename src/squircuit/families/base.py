@@ -71,6 +71,11 @@ class InputFunctions(ABC):
         return True
 
     @property
+    def has_even_panels(self) -> bool:
+        """Whether integrals take as many points whatever the values of the parameters."""
+        return True
+
+    @property
     def is_orthonormal(self) -> bool:
         """Whether ∫ φ_i φ_j* = δ_ij whatever the values of the parameters."""
         return False
@@ -198,6 +203,13 @@ class InputFunctions(ABC):
         """The functions φ_i*: the same object if they are real."""
         return self
 
+    def grams(self, values: Values) -> Tensor:
+        """The matrices ∫ φ_i(x) φ_j(x)* dx for stacked values (F, ...): (F, n, n)."""
+        if self.has_even_panels:
+            return torch.func.vmap(self.gram)(dict(values))
+        count = len(next(iter(values.values())))
+        return torch.stack([self.gram({n: value[f] for n, value in values.items()}) for f in range(count)])
+
     def norms(self, values: Values | None = None) -> Tensor:
         """∫ |φ_i(x)|² dx, (n,), in float64: exactly 1 where :attr:`has_unit_norms`.
 
@@ -277,7 +289,7 @@ class Family(InputFunctions):
                 f"{type(self).__name__}.inner: {self.domain.describe()} and {other.domain.describe()} "
                 f"are different domains. Fix: pass a family on {self.domain.describe()}."
             )
-        if self.is_orthonormal and self == other and _same(values, other_values):
+        if self.is_orthonormal and self == other and same_values(values, other_values):
             return self.gram(values)
         nodes, weights = _common_rule(self, other, values, other_values)
         left, right = self.evaluate(nodes, values), other.evaluate(nodes, other_values)
@@ -316,7 +328,7 @@ class Family(InputFunctions):
         return _common_rule(self, self, values, values)
 
 
-def _same(values: Values | None, other: Values | None) -> bool:
+def same_values(values: Values | None, other: Values | None) -> bool:
     """Whether two mappings hold the very same tensors; equal ones elsewhere are compared by nobody."""
     first, second = values or {}, other or {}
     return first.keys() == second.keys() and all(first[name] is second[name] for name in first)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError, StructureError
-from squircuit.families.base import InputFunctions, Values, as_real, largest_scale
+from squircuit.families.base import InputFunctions, Values, as_real, largest_scale, same_values
 from squircuit.families.cache import kept
 from squircuit.families.domain import Domain, Domains
 
@@ -121,7 +121,8 @@ class BlockFamily(InputFunctions):
         x = as_real(x).double()
         pattern = self._pattern(observed)
         if not any(pattern):
-            inner = self.gram(values) if other is self else self.inner(other, values, other_values)
+            is_same = other is self and same_values(values, other_values)
+            inner = self.gram(values) if is_same else self.inner(other, values, other_values)
             return inner.expand(*x.shape[:-1], -1, -1), x.new_zeros(x.shape[:-1])
         inside, within = self._inside(x, pattern)
         given = self._resolve(values, x), other._resolve(other_values, x)

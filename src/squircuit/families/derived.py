@@ -45,6 +45,10 @@ class Derived(Family):
     def has_one_scale(self) -> bool:
         return self.base.has_one_scale
 
+    @property
+    def has_even_panels(self) -> bool:
+        return self.base.has_even_panels
+
     def parameters(self) -> dict[str, Tensor]:
         return self.base.parameters()
 
@@ -81,6 +85,10 @@ class Paired(Family):
     @property
     def is_complex(self) -> bool:
         return self.left.is_complex or self.right.is_complex
+
+    @property
+    def has_even_panels(self) -> bool:
+        return self.left.has_even_panels and self.right.has_even_panels
 
     def parameters(self) -> dict[str, Tensor]:
         parts = {"left.": self.left, "right.": self.right}

@@ -54,7 +54,13 @@ class Parts:
         return found
 
 
-def parts(values: ArrayLike, most: int, weights: ArrayLike | None = None, even: int = EVEN) -> Parts:
+def parts(
+    values: ArrayLike,
+    most: int,
+    weights: ArrayLike | None = None,
+    even: int = EVEN,
+    ends: ArrayLike = (),
+) -> Parts:
     """Intervals inside each of which the density is nearly even, from the least value to the largest.
 
     Some intervals with as many rows each are cut in two, always where that raises the log-likelihood
@@ -67,6 +73,7 @@ def parts(values: ArrayLike, most: int, weights: ArrayLike | None = None, even: 
         most: the largest number of intervals.
         weights: of the values, (n,).
         even: how many intervals there are to begin with, where there are enough rows.
+        ends: where intervals may end, besides.
 
     Example:
         >>> found = parts([0, 0, 0, 0, 0, 0, 0, 0, 3, 5, 6, 9], 8)
@@ -76,7 +83,7 @@ def parts(values: ArrayLike, most: int, weights: ArrayLike | None = None, even: 
     if not is_whole(most, 1):
         raise ParameterError(f"{most!r} is no number of parts. Fix: pass an integer ≥ 1.")
     points, rows = _points(values, weights)
-    edges, below = _candidates(points, rows)
+    edges, below = _candidates(points, rows, np.asarray(ends, dtype=np.float64))
     total = float(below[-1])
     wanted = np.linspace(0, total, 1 + max(1, min(even, most, int(total / ROWS))))
     first = np.unique(np.searchsorted(below, wanted)).clip(0, len(edges) - 1)
@@ -86,7 +93,7 @@ def parts(values: ArrayLike, most: int, weights: ArrayLike | None = None, even: 
 
 
 def normal_scores(
-    values: ArrayLike, most: int, weights: ArrayLike | None = None
+    values: ArrayLike, most: int, weights: ArrayLike | None = None, ends: ArrayLike = ()
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...], tuple[float, float]]:
     """Knots, values, slopes and tails of the :class:`~squircuit.families.Monotone` map to normal scores.
 
@@ -95,7 +102,7 @@ def normal_scores(
 
     Reference: Fritsch and Butland, A method for constructing local monotone piecewise cubic interpolants.
     """
-    found = parts(values, most, weights)
+    found = parts(values, most, weights, ends=ends)
     normal = NormalDist()
     scores = np.array([normal.inv_cdf(share) for share in found.below.tolist()])
     slopes = _harmonic(np.diff(found.edges), np.diff(scores))
@@ -119,13 +126,13 @@ def _points(values: ArrayLike, weights: ArrayLike | None) -> tuple[Numbers, Numb
     return points, rows * (given.sum() ** 2 / np.square(given).sum())  # as many equal weights tell as much
 
 
-def _candidates(points: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
+def _candidates(points: Numbers, rows: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """Where intervals may end, (m,), and how many rows lie below each: between values, and around spikes."""
     half = _step(points) / 2
     middles = points[:-1] + np.diff(points) / 2
     spikes = points[rows >= max(COMMON * rows.sum(), 2 * LEAST)]
     edges = np.unique(
-        np.concatenate([points[[0, -1]] + [-half, half], middles, spikes - half, spikes + half])
+        np.concatenate([points[[0, -1]] + [-half, half], middles, spikes - half, spikes + half, ends])
     )
     return edges, np.concatenate([[0.0], np.cumsum(rows)])[np.searchsorted(points, edges)]
 

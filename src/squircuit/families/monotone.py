@@ -77,7 +77,9 @@ class Monotone:
                 raise wrong(self, "tails", "is negative", "pass two numbers ≥ 0: 0 for a linear tail")
 
     @staticmethod
-    def fit(values: ArrayLike, knots: int = 256, weights: ArrayLike | None = None) -> Monotone:
+    def fit(
+        values: ArrayLike, knots: int = 256, weights: ArrayLike | None = None, ends: ArrayLike = ()
+    ) -> Monotone:
         """The map that makes a sample nearly normal, smooth enough that it holds for other samples, too.
 
         See :func:`squircuit.families.knots.normal_scores` for the rule.
@@ -86,6 +88,7 @@ class Monotone:
             values: the sample, (n,) numbers; NaN counts as missing.
             knots: at most that many.
             weights: of the values, (n,) numbers ≥ 0.
+            ends: where knots may lie, besides where values do: ends of the cells of rounded numbers.
 
         Example:
             >>> import numpy as np
@@ -94,7 +97,7 @@ class Monotone:
             >>> abs(y.mean().item()) < 0.01, abs(y.std().item() - 1) < 0.02
             (True, True)
         """
-        return Monotone(*normal_scores(values, knots, weights))
+        return Monotone(*normal_scores(values, knots, weights, ends))
 
     @property
     def domain(self) -> Domain:

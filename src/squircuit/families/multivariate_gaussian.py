@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError
-from squircuit.families.base import InputFunctions, Values, device_of
+from squircuit.families.base import InputFunctions, Values, device_of, same_values
 from squircuit.families.block import BlockFamily, Pattern, places
 from squircuit.families.cache import kept
 from squircuit.families.checks import is_finite, require_count, require_flag, wrong
@@ -179,7 +179,7 @@ class MultivariateGaussian(BlockFamily):
         seen, _ = places(observed)
         loc, factor = self._gaussians(seen, values)
         t, log_slope = self._transformed(x, seen)
-        distances = squared_distances(t.reshape(-1, len(seen)), loc, factor).reshape(*x.shape[:-1], -1)
+        distances = squared_distances(t.reshape(-1, len(seen)), loc, factor).reshape(*x.shape[:-1], self.size)
         constant = log_determinant(factor) + len(seen) / 2 * math.log(2 * math.pi)
         return log_slope[..., None] - constant - distances / 2
 
@@ -192,7 +192,8 @@ class MultivariateGaussian(BlockFamily):
             return pairs.mH.resolve_conj(), scale
         self._require_same_columns(other)
         halves = self._log_squares(x, observed, values) / 2
-        others = halves if other is self else other._log_squares(x, observed, other_values) / 2
+        is_same = other is self and same_values(values, other_values)
+        others = halves if is_same else other._log_squares(x, observed, other_values) / 2
         logs = halves[..., :, None] + others[..., None, :]
         if not all(observed):
             given, beside = self._given(x, observed, values), other._given(x, observed, other_values)

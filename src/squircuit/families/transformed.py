@@ -15,6 +15,9 @@ from squircuit.families.derived import Derived
 from squircuit.families.domain import Domain
 from squircuit.families.monotone import Monotone
 
+FARTHEST = 1e75
+"""Where functions may live: fourth powers are numbers still."""
+
 
 @final
 @dataclass(frozen=True)
@@ -55,10 +58,18 @@ class Transformed(Derived):
                 f"is on {self.base.domain.describe()}, transform is onto {self.transform.image.describe()}"
             )
             raise wrong(self, "base", problem, "pass a family on what the transform is onto")
+        ends = self.transform.inverse(self.base.breakpoints()[[0, -1]])
+        if not bool((ends.abs() < FARTHEST).all()):
+            problem = f"takes the ends of the base to {ends[0].item():.3g} and {ends[1].item():.3g}"
+            raise wrong(self, "transform", problem, "pass a transform with smaller tails, or one onto less")
 
     @property
     def domain(self) -> Domain:
         return self.transform.domain
+
+    @property
+    def has_even_panels(self) -> bool:
+        return False
 
     def smoothing(self, units: int) -> Tensor | None:
         return self.base.smoothing(units)

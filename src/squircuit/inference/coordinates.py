@@ -20,12 +20,13 @@ from torch import Tensor
 from squircuit.execution.plan import InputGroup
 from squircuit.families import OrthonormalisedBlock
 from squircuit.families.block import places
+from squircuit.families.cache import kept
 from squircuit.inference.upward.gaussian_terms import (
     BLOCK,
-    REACH,
     GaussianTerms,
     gaussians_of,
-    normal_rule_on,
+    rule_behind,
+    rule_size,
     terms_of_pairs,
     terms_of_units,
     transform_of,
@@ -34,9 +35,12 @@ from squircuit.inference.upward.input_layers import layer_values
 from squircuit.inference.upward.inputs import InputMessages
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
-PANELS, NODES = 8, 16  #: of the rule of a Gaussian, beside panels that end at the knots of a transform
+BESIDE = (-2.5, -1.75, -1.0, 0.0, 1.0, 1.75, 2.5)  #: and beside them where some are subtracted, in deviations
 NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
-CLIMBS = 3  #: of which so many are followed to their tops
+TOPS = 64  #: of the slope of a transform, likewise
+CLIMBS = 4  #: of which so many are followed to their tops
+FAR = 40.0  #: widths from the centre of a Gaussian beyond which nothing of it is left in doubles
+HALVINGS = 90  #: of a range in which a quantile is
 
 
 @final
@@ -77,22 +81,32 @@ class Coordinate:
 
     def density(self, x: Tensor) -> Tensor:
         """Σ_j w_j N(t(x); m_j, s_j²) t′(x): (Q,) or (b, Q) → (b, Q)."""
-        t, log_slope = (x, torch.zeros_like(x)) if self.transform is None else self.transform.forward(x)
-        t = t.expand(len(self.rows), x.shape[-1])
+        _, log_slope = self._forward(x)
+        bell = self._summed(x, lambda z, weights, widths: (-z.square() / 2).exp() * (weights / widths))
+        return bell * log_slope.exp() / math.sqrt(2 * math.pi)
+
+    def below(self, x: Tensor) -> Tensor:
+        """Σ_j w_j Φ((t(x) − m_j) / s_j), the part of P(x_v ≤ x | y): (Q,) or (b, Q) → (b, Q)."""
+        return self._summed(x, lambda z, weights, _: torch.special.ndtr(z) * weights)
+
+    def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x, torch.zeros_like(x)) if self.transform is None else self.transform.forward(x)
+
+    def _summed(self, x: Tensor, term: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        """Σ_j of a function of z = (t(x) − m_j) / s_j, w_j and s_j: (b, Q)."""
+        t = self._forward(x)[0].expand(len(self.rows), x.shape[-1])
         total = torch.zeros_like(t)
         for rows, weights, means, widths in self._counted(x.shape[-1]):
             z = (t[rows] - means.unsqueeze(1)) / widths.unsqueeze(1)
-            total.index_add_(0, rows, (-z.square() / 2).exp() * (weights / widths).unsqueeze(1))
-        return total * log_slope.exp() / math.sqrt(2 * math.pi)
+            total.index_add_(0, rows, term(z, weights.unsqueeze(1), widths.unsqueeze(1)))
+        return total
 
     def _expected(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Σ_j w_j E[f(x_v, row)] of a function of points (N, Q) and the rows that they belong to, (N,)."""
-        knots = self.weights.new_tensor(() if self.transform is None else self.transform.values)
         total = torch.zeros_like(self.weights[:, 0])
-        for rows, weights, means, widths in self._counted((PANELS + len(knots)) * NODES):
-            z, omega = _rules((knots - means.unsqueeze(1)) / widths.unsqueeze(1))
-            values = function(self.inverse(means.unsqueeze(1) + widths.unsqueeze(1) * z), rows)
-            total.index_add_(0, rows, weights * (values * omega).sum(dim=1))
+        for rows, weights, means, widths in self._counted(rule_size(self.transform)):
+            x, omega = rule_behind(self.transform, means, widths)
+            total.index_add_(0, rows, weights * (function(x, rows) * omega).sum(dim=1))
         return total
 
     def _counted(self, entries: int) -> Iterator[tuple[Tensor, ...]]:
@@ -157,64 +171,117 @@ def _shares(
 
 
 def even_points(parts: list[Coordinate], count: int = 257) -> Tensor:
-    """Points that cover the Gaussians which count in some row, evenly in t: (Q,), sorted."""
-    if not parts:
-        return torch.zeros(0, dtype=torch.float64)
-    counted = [(part, (part.weights.abs() > 1e-6)) for part in parts]
-    lows = [(part.means - 6 * part.widths)[there] for part, there in counted]
-    highs = [(part.means + 6 * part.widths)[there] for part, there in counted]
-    low, high = torch.cat(lows), torch.cat(highs)
-    if not len(low):
-        return low
-    t = torch.linspace(float(low.min()), float(high.max()), count, dtype=torch.float64, device=low.device)
-    return parts[0].inverse(t)
+    """Points that cover the Gaussians which count in some row, evenly in each t: (Q,), Q ≤ count, sorted."""
+    found = [torch.zeros(0, dtype=torch.float64)]
+    for part in parts:
+        low, high = part.means - 6 * part.widths, part.means + 6 * part.widths
+        counts = part.weights.abs() > 1e-6
+        if bool(counts.any()):
+            ends = float(low[counts].min()), float(high[counts].max())
+            even = torch.linspace(*ends, count, dtype=torch.float64, device=low.device)
+            found.append(part.inverse(even).cpu())
+    points = torch.cat(found).sort().values
+    if len(points) > count:
+        points = points[torch.linspace(0, len(points) - 1, count).round().long()]
+    return points.to(parts[0].means.device) if parts else points
 
 
-def _rules(knots: Tensor) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of expectations under the standard normal distribution, (N, Q) each.
+def shares(parts: list[Coordinate], missing: Tensor, points: Tensor) -> Tensor:
+    """P(x_v | y) of cells around sorted points, which meet in their middles; 0 where v is shown: (n, Q)."""
+    reached = _below(parts, len(missing), (points[1:] + points[:-1]) / 2).clamp(0, 1)
+    inner = torch.nn.functional.pad(reached, (1, 0), value=0.0)
+    found = (torch.nn.functional.pad(inner, (0, 1), value=1.0)).diff(dim=1).clamp_min(0)
+    return torch.where(missing.unsqueeze(1), found / found.sum(dim=1, keepdim=True), 0.0)
 
-    Args:
-        knots: where the functions are not smooth, (N, m): panels end there.
-    """
-    ends = torch.linspace(-REACH, REACH, PANELS + 1, dtype=knots.dtype, device=knots.device)
-    ends = torch.cat([ends.expand(len(knots), -1), knots.clamp(-REACH, REACH)], dim=1).sort(dim=1).values
-    return normal_rule_on(ends, NODES)
+
+def quantiles(parts: list[Coordinate], rows: int, levels: Tensor) -> Tensor:
+    """The x at which P(x_v ≤ x | y) is each of the levels, by bisection: (Q,) → (n, Q) float64."""
+    low = levels.new_full((rows, 1), torch.inf)
+    high = -low
+    for part in parts:
+        ends = (part.inverse(part.means + sign * FAR * part.widths) for sign in (-1, 1))
+        counts = part.weights.abs() > NEGLIGIBLE
+        first, last = (
+            torch.where(counts, end, sign * torch.inf) for end, sign in zip(ends, (1, -1), strict=True)
+        )
+        low[part.rows] = torch.minimum(low[part.rows], first.amin(dim=1, keepdim=True))
+        high[part.rows] = torch.maximum(high[part.rows], last.amax(dim=1, keepdim=True))
+    low, high = (end.expand(-1, len(levels)).clone() for end in (low, high))
+    for _ in range(HALVINGS):
+        middle = low + (high - low) / 2
+        is_below = _below(parts, rows, middle) < levels
+        low, high = torch.where(is_below, middle, low), torch.where(is_below, high, middle)
+    return low + (high - low) / 2
+
+
+def _below(parts: list[Coordinate], rows: int, x: Tensor) -> Tensor:
+    """P(x_v ≤ x | y) at points for all rows or for each, (Q,) or (n, Q): (n, Q)."""
+    total = x.new_zeros(rows, x.shape[-1])
+    for part in parts:
+        total.index_add_(0, part.rows, part.below(x if x.ndim == 1 else x[part.rows]))
+    return total
 
 
 def modes(parts: list[Coordinate], rows: int) -> Tensor:
     """argmax p(x_v | y) of every row: (n,); 0 in rows that show the variable.
 
-    From the centres of the Gaussians that are highest there, up to the tops next to the best of them.
+    The density is Σ_j w_j N(t(x); m_j, s_j²) t′(x), so its tops are near centres of Gaussians and near tops
+    of t′; where some Gaussians are subtracted from others, also between centres. From the highest of these
+    it goes up to the tops next to them.
     """
     if not parts:
         return torch.zeros(rows, dtype=torch.float64)
-    like = parts[0].means
-    centres = like.new_full((rows, 0), torch.nan)
-    reaches = centres
-    for part in parts:
-        heights = part.weights.abs() / part.widths
-        best = heights.topk(min(CANDIDATES, heights.shape[1]), dim=1).indices
-        there = like.new_full((rows, best.shape[1]), torch.nan)
-        reach = torch.zeros_like(there)
-        there[part.rows], reach[part.rows] = part.means.gather(1, best), part.widths.gather(1, best)
-        centres, reaches = torch.cat([centres, there], dim=1), torch.cat([reaches, reach], dim=1)
-    heights = _heights(parts, centres)
-    best = heights.topk(min(CLIMBS, heights.shape[1]), dim=1).indices
-    centres, reaches = centres.gather(1, best), reaches.gather(1, best)
-    steps = torch.linspace(-1, 1, 9, dtype=like.dtype, device=like.device)
+    starts, reaches = _starts(parts, rows)
+    best = _heights(parts, starts).topk(min(CLIMBS, starts.shape[1]), dim=1).indices
+    centres, reaches = starts.gather(1, best), reaches.gather(1, best)
+    steps = torch.linspace(-1, 1, 9, dtype=centres.dtype, device=centres.device)
     for _ in range(30):  # each round leaves a third of the range: to the precision of doubles
         around = centres.unsqueeze(2) + reaches.unsqueeze(2) * steps  # (n, C, 9)
         heights = _heights(parts, around.flatten(1)).reshape(around.shape)
         top = heights.argmax(dim=2, keepdim=True)
         centres, reaches = around.gather(2, top).squeeze(2), reaches / 3
     tops = heights.amax(dim=2).argmax(dim=1, keepdim=True)
-    return parts[0].inverse(centres.gather(1, tops).squeeze(1).nan_to_num(0.0))
+    return centres.gather(1, tops).squeeze(1).nan_to_num(0.0)
 
 
-def _heights(parts: list[Coordinate], t: Tensor) -> Tensor:
-    """p(x_v | y) at points given by t(x), −∞ where these are NaN: (n, Q) → (n, Q)."""
-    x = parts[0].inverse(t.nan_to_num(0.0))
+def _starts(parts: list[Coordinate], rows: int) -> tuple[Tensor, Tensor]:
+    """Points near which a top may be, NaN where a row has fewer, and how far it may be: (n, C) each."""
+    like = parts[0].means
+    points, reaches = [], []
+    for part in parts:
+        heights = part.weights.abs() / part.widths
+        best = heights.topk(min(CANDIDATES, heights.shape[1]), dim=1).indices
+        means, widths = part.means.gather(1, best), part.widths.gather(1, best)
+        for step in BESIDE if bool((part.weights < 0).any()) else (0.0,):
+            low, centre, high = (part.inverse(means + (step + side) * widths) for side in (-1, 0, 1))
+            there = like.new_full((rows, best.shape[1]), torch.nan)
+            reach = torch.zeros_like(there)
+            there[part.rows], reach[part.rows] = centre, torch.maximum(high - centre, centre - low)
+            points.append(there)
+            reaches.append(reach)
+    for transform in {part.transform for part in parts} - {None}:
+        steep, near = (found.to(like.device) for found in _tops_of_slope(transform))
+        points.append(steep.expand(rows, -1))
+        reaches.append(near.expand(rows, -1))
+    return torch.cat(points, dim=1), torch.cat(reaches, dim=1)
+
+
+@kept(256)
+def _tops_of_slope(transform: Any) -> tuple[Tensor, Tensor]:
+    """Where t′ is higher than beside it, the highest of these, and how far the points beside them are."""
+    knots = torch.tensor(transform.knots, dtype=torch.float64)
+    x = torch.cat([knots, (knots[1:] + knots[:-1]) / 2]).sort().values
+    _, slope = transform.forward(x)
+    padded = torch.nn.functional.pad(slope, (1, 1), value=-torch.inf)
+    tops = torch.nonzero((slope >= padded[:-2]) & (slope >= padded[2:])).flatten()
+    tops = tops[slope[tops].topk(min(TOPS, len(tops))).indices]
+    gaps = torch.nn.functional.pad(x.diff(), (1, 1))
+    return x[tops], torch.maximum(gaps[:-1], gaps[1:])[tops]
+
+
+def _heights(parts: list[Coordinate], x: Tensor) -> Tensor:
+    """p(x_v | y), −∞ where points are NaN: (n, Q) → (n, Q)."""
     total = torch.zeros_like(x)
     for part in parts:
-        total.index_add_(0, part.rows, part.density(x[part.rows]))
-    return torch.where(t.isnan(), -torch.inf, total)
+        total.index_add_(0, part.rows, part.density(x[part.rows].nan_to_num(0.0)))
+    return torch.where(x.isnan(), -torch.inf, total)

@@ -13,6 +13,8 @@ from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
 from squircuit.circuits import Circuit
+from squircuit.data import Schema
+from squircuit.data.given import numbers_of, rows_of
 from squircuit.errors import DataError
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, require_positive
@@ -32,6 +34,7 @@ class CircuitDistribution(Distribution):
         snapshot: makes the model as queries see it.
         evidence: m rows of positive probability; one row that lacks everything gives the model itself.
         batch_shape: () for a single row, or (m,).
+        schema: names of the columns, in which values may be given then.
 
     Shapes: ``event_shape`` (d,); samples are ``sample_shape + batch_shape + (d,)``.
 
@@ -51,8 +54,9 @@ class CircuitDistribution(Distribution):
         evidence: Evidence,
         batch_shape: torch.Size,
         validate_args: bool | None = None,
+        schema: Schema | None = None,
     ) -> None:
-        self._snapshot, self._evidence = snapshot, evidence
+        self._snapshot, self._evidence, self._schema = snapshot, evidence, schema
         self._circuit = snapshot().circuit
         with torch.no_grad():
             require_positive(log_marginal(snapshot(), evidence), torch.arange(len(evidence)))
@@ -72,10 +76,16 @@ class CircuitDistribution(Distribution):
         shape = torch.Size(batch_shape)
         rows = torch.arange(len(self._evidence), device=self._evidence.x.device)
         index = rows.reshape(self.batch_shape).expand(shape).flatten()
-        return CircuitDistribution(self._snapshot, self._evidence.take(index), shape, self._validate_args)
+        evidence = self._evidence.take(index)
+        return CircuitDistribution(self._snapshot, evidence, shape, self._validate_args, self._schema)
 
     def log_prob(self, value: Any) -> Tensor:
-        """log p(x | y): ``(…) + batch_shape + (d,)`` → ``(…) + batch_shape``; NaN is marginalised."""
+        """log p(x | y): ``(…) + batch_shape + (d,)`` → ``(…) + batch_shape``; NaN is marginalised.
+
+        Values may be a data frame or a mapping, n rows, where the model has names of columns; those that are
+        not there are marginalised.
+        """
+        value, missing = rows_of(self._schema, value)
         value = torch.as_tensor(value, device=self._evidence.x.device)
         if value.shape[-1:] != self.event_shape:
             raise DataError(
@@ -88,7 +98,10 @@ class CircuitDistribution(Distribution):
         repeated = self._repeated(len(rows))
         dtype = torch.promote_types(rows.dtype, repeated.x.dtype)
         filled = torch.where(repeated.missing, rows.to(dtype), repeated.x.to(dtype))
-        joint = as_evidence(self._circuit, filled, None, filled.device)
+        if missing is not None:  # of values with names, which have no other axes
+            missing = torch.as_tensor(missing, device=filled.device).expand(*shape, -1).reshape(filled.shape)
+            missing = missing & repeated.missing
+        joint = as_evidence(self._circuit, filled, missing, filled.device)
         return log_ratio(snapshot, joint, self._evidence).reshape(shape)
 
     def sample(
@@ -102,9 +115,10 @@ class CircuitDistribution(Distribution):
         drawn = sample(self._snapshot(), self._evidence, math.prod(shape), source)
         return drawn.reshape(self._extended_shape(shape))
 
-    def marginals(self, grid: Mapping[int, Any] | None = None) -> Marginals:
+    def marginals(self, grid: Mapping[Any, Any] | None = None) -> Marginals:
         """The distribution of every missing variable by itself, for each row of evidence."""
-        return marginals(self._snapshot(), self._evidence, grid)
+        found = marginals(self._snapshot(), self._evidence, numbers_of(self._schema, grid, "grid"))
+        return found if self._schema is None else found.named(self._schema.names)
 
     @property
     def mean(self) -> Tensor:

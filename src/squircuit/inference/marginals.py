@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.errors import ParameterError, StructureError, is_whole
+from squircuit.errors import ParameterError, StructureError, is_whole, suggestion
 from squircuit.execution.precision import tf32
 from squircuit.inference.compile.compiled_circuit import Snapshot, constant
-from squircuit.inference.coordinates import Coordinate, even_points
+from squircuit.inference.coordinates import Coordinate, even_points, quantiles, shares
 from squircuit.inference.coordinates import coordinates as coordinates_of
 from squircuit.inference.evidence import Evidence, require_positive
 from squircuit.inference.upward.batches import batches, blocks
@@ -37,8 +37,11 @@ class Marginals:
         variance: Var[x_v | y], (n, d); 0 where it is observed.
         nodes: variable → its states, or the nodes at which it is integrated: (Q,).
         masses: variable → the probability of every node, (n, Q), zero in rows that show the variable. Of a
-            variable of a block, whose mean and variance have closed forms, by the trapezoidal rule.
+            variable of a block, whose mean and variance have closed forms, that of the cell around it.
         coordinates: variable of a block → its distribution in closed form.
+        missing: which rows lack a variable: (n, d).
+        discrete: the discrete variables.
+        names: of the variables, by which all that is asked of one may be asked, too; none: they have none.
     """
 
     points: Mapping[int, Tensor]
@@ -47,11 +50,91 @@ class Marginals:
     variance: Tensor
     nodes: Mapping[int, Tensor]
     masses: Mapping[int, Tensor]
+    missing: Tensor
+    discrete: frozenset[int]
     coordinates: Mapping[int, list[Coordinate]] = field(default_factory=dict)
+    names: Sequence[str] = ()
 
-    def mode(self, variable: int) -> Tensor:
+    def mode(self, variable: int | str) -> Tensor:
         """The most probable of a variable's points in every row: (n,)."""
+        variable = numbered(variable, self.names)
         return self.points[variable][self.values[variable].nan_to_num(0.0).argmax(dim=1)]
+
+    def named(self, names: Sequence[str]) -> Marginals:
+        """The same, in which variables may be asked for by these names, too."""
+        parts = (self.points, self.values, self.nodes, self.masses)
+        points, values, nodes, masses = (ByName(part, names) for part in parts)
+        return replace(self, points=points, values=values, nodes=nodes, masses=masses, names=names)
+
+    def quantiles(self, variable: int | str, levels: Sequence[float] | Tensor) -> Tensor:
+        """The smallest x with P(x_v ≤ x | y) ≥ level, for every level: (n, L); NaN where a row shows v.
+
+        Of a discrete variable a state, in the order of states; of a variable of a block to rounding; of
+        others the distribution function is linear between the nodes at which it is integrated.
+        """
+        variable = numbered(variable, self.names)
+        asked = torch.as_tensor(levels, dtype=torch.float64, device=self.mean.device)
+        if asked.ndim != 1 or not bool(((asked > 0) & (asked < 1)).all()):
+            raise ParameterError(f"levels={levels!r}. Fix: pass numbers between 0 and 1, such as [0.9].")
+        if variable not in self.coordinates and variable not in self.nodes:
+            raise ParameterError(
+                f"quantiles: no row lacks variable {variable}. Fix: ask for a variable that is missing."
+            )
+        if variable in self.coordinates:
+            found = quantiles(self.coordinates[variable], len(self.mean), asked)
+        else:
+            found = self._quantiles_at_nodes(variable, asked)
+        return torch.where(self.missing[:, variable, None], found, torch.nan)
+
+    def _quantiles_at_nodes(self, variable: int, levels: Tensor) -> Tensor:
+        nodes, masses = self.nodes[variable].double(), self.masses[variable].double()  # (Q,), (n, Q)
+        wanted, reached = levels.expand(len(masses), -1).contiguous(), masses.cumsum(dim=1)
+        if variable in self.discrete:
+            return nodes[torch.searchsorted(reached, wanted).clamp(max=len(nodes) - 1)]
+        reached = reached - masses / 2
+        place = torch.searchsorted(reached, wanted).clamp(1, len(nodes) - 1)
+        below, above = reached.gather(1, place - 1), reached.gather(1, place)
+        share = ((wanted - below) / (above - below).clamp_min(1e-300)).clamp(0, 1)
+        return torch.lerp(nodes[place - 1], nodes[place], share)
+
+
+def numbered(name: Any, names: Sequence[str]) -> int:
+    """The number of a variable that is asked for by its name; a number stays.
+
+    Example:
+        >>> numbered("age", ["sex", "age"]), numbered(0, ["sex", "age"])
+        (1, 0)
+    """
+    if not isinstance(name, str):
+        return name  # type: ignore[no-any-return]
+    if name not in names:
+        near = suggestion(name, names, all_known=False) if names else "pass the number of a variable."
+        raise ParameterError(f"the model has no column {name!r}. Fix: {near}")
+    return list(names).index(name)
+
+
+class ByName(dict[Any, Tensor]):
+    """A table for each of some variables, which have names as well.
+
+    Example:
+        >>> tables = ByName({1: torch.ones(2)}, ["sex", "age"])
+        >>> tables["age"], list(tables)
+        (tensor([1., 1.]), [1])
+    """
+
+    def __init__(self, tables: Mapping[int, Tensor], names: Sequence[str]) -> None:
+        super().__init__(tables)
+        self._names = names
+
+    def __missing__(self, name: object) -> Tensor:
+        variable = numbered(name, self._names)
+        if not isinstance(name, str):
+            raise KeyError(name)
+        if variable not in self:
+            raise ParameterError(
+                f"column {name!r} is observed in all rows. Fix: mark it in missing= where it is not known."
+            )
+        return self[variable]
 
 
 @tf32(False)
@@ -87,7 +170,8 @@ def marginals(
             found[v][sweep.rows[keep]] = sweep.densities[row, keep, : found[v].shape[1]]
         for v, coordinate in sweep.coordinates:
             coordinates[v].append(coordinate)
-    result = _collected(evidence, nodes, found, grid or {}, snapshot.real)
+    discrete = frozenset(v for v, domain in snapshot.circuit.domains.items() if domain.is_discrete)
+    result = _collected(evidence, nodes, found, grid or {}, snapshot.real, discrete)
     return _with_coordinates(result, evidence, coordinates, points, tables) if of_blocks else result
 
 
@@ -196,12 +280,20 @@ def _with_coordinates(
         mean[:, v] = torch.where(missing, expected.to(mean), mean[:, v])
         variance[:, v] = torch.where(missing, spread.clamp_min(0), 0.0).to(variance)
         if tables:
-            points[v] = nodes[v] = even_points(parts) if v not in grid else grid[v].to(expected)
-            table = _density_table(parts, missing, points[v])
-            mass = table.nan_to_num(0.0) * _trapezoid(points[v])
-            total = mass.sum(dim=1, keepdim=True)
-            values[v], masses[v] = table.to(mean.dtype), torch.where(total > 0, mass / total, 0.0)
-    return Marginals(points, values, mean, variance, nodes, masses, coordinates)
+            nodes[v] = even_points(parts)
+            points[v] = grid[v].to(expected) if v in grid else nodes[v]
+            values[v] = _density_table(parts, missing, points[v]).to(mean.dtype)
+            masses[v] = shares(parts, missing, nodes[v])
+    return replace(
+        result,
+        points=points,
+        values=values,
+        mean=mean,
+        variance=variance,
+        nodes=nodes,
+        masses=masses,
+        coordinates=coordinates,
+    )
 
 
 def _moments_of(parts: list[Coordinate], rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -221,12 +313,6 @@ def _density_table(parts: list[Coordinate], missing: Tensor, points: Tensor) -> 
     for part in parts:
         table.index_add_(0, part.rows, part.density(points))
     return torch.where(missing.unsqueeze(1), table.clamp_min(0), torch.nan)
-
-
-def _trapezoid(points: Tensor) -> Tensor:
-    """Weights of the trapezoidal rule on sorted points: (Q,)."""
-    steps = points.diff()
-    return torch.nn.functional.pad(steps, (0, 1)) / 2 + torch.nn.functional.pad(steps, (1, 0)) / 2
 
 
 def _blocks(
@@ -257,6 +343,7 @@ def _collected(
     found: dict[int, Tensor],
     grid: Mapping[int, Any],
     dtype: torch.dtype,
+    discrete: frozenset[int],
 ) -> Marginals:
     # in double precision, since points that differ by little may be large
     exact = torch.promote_types(dtype, evidence.x.dtype)
@@ -275,7 +362,7 @@ def _collected(
         variance[:, v] = (mass * (x - expected.unsqueeze(1)).square()).sum(dim=1).to(exact)
         shown = slice(len(x), None) if v in grid else slice(0, len(x))
         points[v], values[v] = nodes.points[nodes.rows[v], : table.shape[1]][shown], table[:, shown]
-    return Marginals(points, values, mean, variance, rules, masses)
+    return Marginals(points, values, mean, variance, rules, masses, evidence.missing, discrete)
 
 
 def _as_grid(circuit: Circuit, wanted: list[int], grid: Mapping[int, Any] | None) -> dict[int, Tensor]:

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Layer, Sum
+from squircuit.circuits import Circuit, Input, Layer, Sum
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.postorder import postorder
 from squircuit.circuits.require_circuit import require_circuit
 from squircuit.properties import is_unitary, require, satisfies_u4
 from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, weight_blocks
-from squircuit.reference.inner_product import multiply_grams
+from squircuit.reference.inner_product import PairGrams, multiply_grams
 from squircuit.regions.scope import Scope
 
 
@@ -69,6 +69,8 @@ def _matrices(circuit: Circuit, data: Tensor, integrated: Scope) -> dict[Layer, 
             matrices[layer] = identity.expand(len(data), -1, -1)
         elif not is_mixed(layer):
             matrices[layer] = values[layer].unsqueeze(2) * values[layer].unsqueeze(1).conj()
+        elif isinstance(layer, Input):  # a block of which some is observed
+            matrices[layer] = PairGrams(circuit, circuit, data, integrated)(layer, layer)
         elif isinstance(layer, Sum):
             matrices[layer] = _sum(circuit, layer, matrices)
         else:

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from squircuit.data import Table
 from squircuit.errors import ParameterError, suggestion
+from squircuit.learning.joint_states import groups_of
 from squircuit.learning.latent import LatentMixture
 from squircuit.learning.members import Candidate, GaussianMixture, Tree
 
@@ -25,6 +26,10 @@ OF_TREES = (("average", 0.99), ("lr_free", 0.05))
 """Training of trees whose columns are all discrete."""
 RANK = 3
 """Of covariances of low rank."""
+JOINT = 512
+"""States of discrete columns that are seen as one, at most."""
+JOINT_OF_FEW = 64
+"""The same of few rows."""
 
 
 def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidate]:
@@ -87,6 +92,9 @@ def _small(table: Table) -> list[Candidate]:
         *_grid((3, 15), ("full",), (32, 128), (10.0,), repeat=1),
         *_grid((3, 8), ("full",), (0,), (0.3,), repeat=1),
     ]
+    joint = JOINT_OF_FEW if groups_of(table, JOINT_OF_FEW) else 0
+    if joint:
+        grid[1:1] = _grid((5, 15), ("full",), (32,), (3.0,), joint=joint)
     return [one for one in grid if one.components * ROWS_A_COMPONENT <= rows and _suits(one, table)]
 
 
@@ -95,6 +103,8 @@ def _large(table: Table) -> list[Candidate]:
     if not has_numbers(table):
         by_em = [GaussianMixture(count, prior=0.3) for count in (50, 20) if count * 20 <= len(table)]
         return [*(LatentMixture(count) for count in (8, 4)), *by_em, LatentMixture(16)]
+    if any(column.is_discrete for column in table.columns):
+        return [one for one in _mixed(table) if one.components * 20 <= len(table) and _suits(one, table)]
     grid = [
         *_grid((100,), ("full",), (1000,), (0.3,), widths=(1.0,)),
         *_grid((200,), ("low-rank",), (64,), (0.3,), widths=(1.0,)),
@@ -109,6 +119,23 @@ def _large(table: Table) -> list[Candidate]:
     return [one for one in grid if one.components * 20 <= len(table) and _suits(one, table)]
 
 
+def _mixed(table: Table) -> list[GaussianMixture]:
+    """Where each component has states beside its Gaussian, it takes more of them: what depends on what."""
+    joint = JOINT if groups_of(table, JOINT) else 0
+    grid = [
+        *_grid((100,), ("full",), (1000,), (0.3,), widths=(1.0,), joint=joint),
+        *_grid((400, 200), ("full",), (1000,), (1.0,), widths=(1.0,), joint=joint),
+        *_grid((30,), ("full",), (1000,), (0.3,), widths=(1.0,), joint=joint),
+        *_grid((100,), ("full",), (1000,), (0.3,), 1, widths=(1.0,), joint=joint),
+        *_grid((200,), ("low-rank",), (1000,), (0.3,), widths=(1.0,), joint=joint),
+        *_grid((100,), ("full",), (0,), (0.3,), widths=(1.0,), joint=joint),
+        *_grid((400, 200), ("full",), (1000,), (1.0,), 1, widths=(1.0,), joint=joint),
+    ]
+    if joint:
+        grid.insert(3, *_grid((200,), ("full",), (1000,), (1.0,), widths=(1.0,)))
+    return grid
+
+
 def _grid(
     counts: Sequence[int],
     covariances: Sequence[str],
@@ -116,11 +143,12 @@ def _grid(
     priors: Sequence[float],
     repeat: int = 0,
     widths: tuple[float, ...] = WIDTHS,
+    joint: int = 0,
 ) -> list[GaussianMixture]:
     """Mixtures with all combinations of some settings, for the so many-th time."""
     ranks = {"low-rank": RANK}
     return [
-        GaussianMixture(count, covariance, most, 0, prior, ranks.get(covariance), repeat, widths)
+        GaussianMixture(count, covariance, most, 0, prior, ranks.get(covariance), repeat, widths, joint)
         for most in knots
         for prior in priors
         for covariance in covariances

@@ -220,22 +220,22 @@ def _expected(mixture: MixtureFit, groups: list[Group]) -> tuple[Tensor, Moments
         natural = mixture.natural(group.seen)
         sums = torch.zeros_like(natural).mT.contiguous()
         for part in group.parts():
-            features = mixture.features(part)
-            joint = features @ natural  # (P, B, K), turned into posteriors in its place
+            features = mixture.gaussians.features(part.x)
+            joint = mixture.joint(part, natural, features)  # (P, B, K), turned into posteriors in its place
             largest = joint.amax(-1, keepdim=True)
             joint.sub_(largest).exp_()
             evidence = joint.sum(-1, keepdim=True)
             joint.mul_(part.weight[..., None] / evidence)
             total += ((evidence.log() + largest)[..., 0] * part.weight).sum()
             sums += joint.mT @ features
-        split = sums.shape[-1] - mixture.layout.states
-        found = mixture.gaussians.completed(sums[..., :split], group.seen)
+            if mixture.layout.states:
+                states += mixture.layout.counted(part.states, joint)
+        found = mixture.gaussians.completed(sums, group.seen)
         if moments is None:
             moments = found
         else:
             moments.add(found)
         components += sums[..., 0].sum(0)
-        states += sums[..., split:].sum(0)
     assert moments is not None
     return total, moments, (components, states)
 

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from squircuit.data import Dataset, Rows, Table
+from squircuit.data.resolution import spread
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, SquircuitError
 from squircuit.learning.candidates import FOLDS, KINDS, candidates, few_rows
@@ -90,6 +91,8 @@ def learn(
     told = as_callbacks(callbacks)
     table = _table(data, weights)
     table, held = _joined_if_few(table, _valid_rows(table, data, valid))
+    table = replace(table, cells=spread(table.cells, table.schema, seed))
+    held = None if held is None else spread(held, table.schema, seed)
     search = _Search(table, held, seed, torch.device(device))
     budget = Budget.of(table, minutes)
     chosen = candidates(table, members, budget.work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,15 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Layer, Parameter
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
 from squircuit.data import Rows, Schema, Table
-from squircuit.families import Bins, Categorical, Family, Monotone, MultivariateGaussian
+from squircuit.data.resolution import cell_ends
+from squircuit.families import Bins, Categorical, Monotone, MultivariateGaussian
 from squircuit.learning.em import fit_mixture
+from squircuit.learning.joint_states import Groups, groups_of, joined, split_rows
 from squircuit.learning.mixture import MixtureFit
 from squircuit.learning.stacking import log_probs
 from squircuit.models import SquaredCircuit, table_model
 from squircuit.models.training_table import chow_liu_trees
-from squircuit.training import fit
+from squircuit.training import Processes, fit
 
 REFITS = 10
 """Iterations of EM on all rows, from what was found on some of them."""
@@ -28,6 +31,8 @@ STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
 """Of EM: later than its defaults."""
 ITERATIONS = 100
 """Of EM that a mixture takes, about."""
+LOOKED_UP = 1
+"""Multiplications for each row and component in whose time a state is looked up and counted."""
 OVERHEAD = 6e8
 """Multiplications in the time that learning takes besides, however few rows there are."""
 STARTED = 9e5
@@ -86,28 +91,37 @@ class Encoding:
     Args:
         maps: column → the monotone map after which it looks normal.
         bins: column → the bins whose numbers are its states.
+        joint: groups of discrete columns that are seen as one column each.
+        sizes: column → its number of states, of those in groups.
     """
 
     maps: dict[int, Monotone] = field(default_factory=dict)
     bins: dict[int, Bins] = field(default_factory=dict)
+    joint: Groups = ()
+    sizes: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, table: Table, knots: int, bins: int) -> Self:
-        """Maps of columns that are not discrete, and bins of those with many spikes.
+    def fit(cls, table: Table, knots: int, bins: int, joint: int = 0) -> Self:
+        """Maps of columns that are not discrete, bins of those with many spikes, and groups of the others.
 
         Args:
             table: whose rows they suit.
             knots: of a map at most; 0: no maps.
             bins: of a column with spikes at most; 0: no bins.
+            joint: states of a group of discrete columns at most; 0: no groups.
         """
         given = table.cells.weights
         x = np.where(table.missing, np.nan, table.rows)
         numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
         spiked = [v for v in numbers if bins and has_spikes(x[:, v])]
         rest = [v for v in numbers if knots and v not in spiked]
+        groups = groups_of(table, joint)
+        ends = {v: cell_ends(x[:, v], table.columns[v].step) for v in rest}
         return cls(
-            {v: Monotone.fit(x[:, v], knots, given) for v in rest},
+            {v: Monotone.fit(x[:, v], knots, given, ends[v]) for v in rest},
             {v: Bins.fit(x[:, v], bins, given) for v in spiked},
+            groups,
+            {v: table.columns[v].size for group in groups for v in group},
         )
 
     def __call__(self, rows: Rows[Any]) -> tuple[Rows[Tensor], Tensor]:
@@ -118,7 +132,9 @@ class Encoding:
             known = ~cells.missing[:, v]
             x[known, v], log = self._seen(v, cells.x[known, v])
             logs[known] += log
-        return Rows(x, cells.gaps), logs
+        return joined(Rows(x, cells.gaps), self.joint, self.sizes) if self.joint else Rows(
+            x, cells.gaps
+        ), logs
 
     def _seen(self, v: int, x: Tensor) -> tuple[Tensor, Tensor]:
         if v in self.maps:
@@ -130,11 +146,19 @@ class Encoding:
     def categories(self, schema: Schema) -> dict[int, int]:
         """Columns that are states to a mixture, and how many."""
         discrete = {v: column.size for v, column in enumerate(schema.columns) if column.is_discrete}
+        for group in self.joint:
+            states = math.prod(self.sizes[v] for v in group)
+            discrete |= {group[0]: states} | dict.fromkeys(group[1:], 1)
         return discrete | {v: family.size for v, family in self.bins.items()}
 
-    def family(self, v: int, states: int) -> Family:
-        """The input functions of a column of states."""
-        return self.bins[v] if v in self.bins else Categorical(states)
+    def layer(self, v: int, weight: Parameter) -> Layer | None:
+        """K functions of a column of states, or of the group that begins with it; None inside of a group."""
+        for group in self.joint:
+            if v == group[0]:
+                return Sum(Kronecker([Input(u, Categorical(self.sizes[u])) for u in group]), weight=weight)
+            if v in group:
+                return None
+        return Input(v, self.bins.get(v) or Categorical(weight.shape[1]), weight=weight)
 
 
 def has_spikes(values: NDArray[np.float64]) -> bool:
@@ -163,6 +187,7 @@ class GaussianMixture(Candidate):
         prior: as for `fit_mixture`.
         rank: of "low-rank".
         repeat: another one of the same, from another start.
+        joint: states of a group of discrete columns at most, which are seen as one; 0: none are.
         widths: factors of its covariances with which it takes part; few rows make Gaussians too narrow.
     """
 
@@ -174,18 +199,20 @@ class GaussianMixture(Candidate):
     rank: int | None = None
     repeat: int = 0
     widths: tuple[float, ...] = (1.0,)
+    joint: int = 0
 
     @property
     def name(self) -> str:  # type: ignore[override]
         parts = [f"{self.components}{'' if self.covariance == 'full' else ' ' + self.covariance} Gaussians"]
         parts += [f"{self.knots} knots"] * bool(self.knots) + [f"{self.bins} bins"] * bool(self.bins)
+        parts += [f"{self.joint} joint states"] * bool(self.joint)
         parts += [f"prior {self.prior:g}"] * (self.prior != 1.0) + [f"no. {self.repeat + 1}"] * bool(
             self.repeat
         )
         return ", ".join(parts)
 
     def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> GaussianMember:
-        encoding = Encoding.fit(table, self.knots, self.bins)
+        encoding = Encoding.fit(table, self.knots, self.bins, self.joint)
         seen = None if valid is None else encoding(valid)[0]
         found = self._mixture(table, encoding, seed, device, valid=seen)
         return GaussianMember(self, encoding, found, table.schema)
@@ -214,7 +241,8 @@ class GaussianMixture(Candidate):
 
     def work(self, rows: int, schema: Schema) -> float:
         numbers = sum(not column.is_discrete for column in schema.columns)
-        states = sum(column.size for column in schema.columns if column.is_discrete)
+        discrete = [column.size for column in schema.columns if column.is_discrete]
+        states = min(sum(discrete), LOOKED_UP * len(discrete))
         return OVERHEAD + ITERATIONS * 4.0 * rows * self.components * (numbers**2 / 2 + numbers + states)
 
 
@@ -230,7 +258,12 @@ class GaussianMember(Member):
 
     def log_prob(self, rows: Rows[Any]) -> Tensor:
         seen, logs = self.encoding(rows)
-        return self.found.log_prob(seen).cpu() + logs
+        found = self.found.log_prob(seen).cpu() + logs
+        split = split_rows(rows.to(torch.device("cpu"), torch.float64), self.encoding.joint)
+        if bool(split.any()):  # of whose groups the mixture, unlike the circuit, knows only whole ones
+            some = rows.to(torch.device("cpu")).take(split)
+            found[split] = log_probs(self.model(), some.x, some.missing)
+        return found
 
     def refitted(self, table: Table, seed: int) -> GaussianMember:
         found = self.candidate.refit(table, self.encoding, self.found, seed)
@@ -256,7 +289,8 @@ def mixture_circuit(found: MixtureFit, encoding: Encoding, covariance: str) -> C
         layers.append(_gaussian_input(found, encoding.maps, covariance))
     for v, table in found.tables.items():
         weight = Parameter(tuple(table.shape), Constraint.FREE, False, value=table.cpu().sqrt())
-        layers.append(Input(v, encoding.family(v, table.shape[1]), len(table), weight))
+        layer = encoding.layer(v, weight)
+        layers += [] if layer is None else [layer]
     root = layers[0] if len(layers) == 1 else Hadamard(layers)
     shares = found.log_weights.cpu().softmax(dim=0)
     return Circuit(root, root_weights=Parameter(tuple(shares.shape), Constraint.SIMPLEX, False, value=shares))
@@ -318,7 +352,8 @@ class Tree(Candidate):
             seed=seed,
         ).to(device)
         options: dict[str, Any] = {"epochs": self.epochs, **dict(self.options)}
-        fit(model, table, valid, seed=seed, progress=False, **options)
+        alone = Processes()  # the search goes by the clock, which differs between processes
+        fit(model, table, valid, seed=seed, progress=False, processes=alone, **options)
         return TreeMember(self, model.eval())
 
     def work(self, rows: int, schema: Schema) -> float:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from squircuit.learning.em import EMStep
 
 
+WIDE = 8
+"""States a column."""
+
+
 @final
 @dataclass(frozen=True)
 class Layout:
@@ -85,10 +89,37 @@ class Layout:
 
     def indicators(self, states: Tensor) -> Tensor:
         """(..., C) states → (..., Σ states) of 0 and 1, all 0 where a state is missing."""
-        offsets = torch.tensor([0, *self.categories.values()], device=states.device).cumsum(0)[:-1]
-        places = torch.where(states >= 0, states + offsets, self.states)  # the last one is thrown away
         zeros = torch.zeros(*states.shape[:-1], self.states + 1, dtype=torch.double, device=states.device)
-        return zeros.scatter_(-1, places, 1.0)[..., :-1]
+        return zeros.scatter_(-1, self._places(states), 1.0)[..., :-1]
+
+    def _places(self, states: Tensor) -> Tensor:
+        """The number of each state among those of all columns, (..., C); of missing ones their count."""
+        offsets = torch.tensor([0, *self.categories.values()], device=states.device).cumsum(0)[:-1]
+        return torch.where(states >= 0, states + offsets, self.states)
+
+    @property
+    def is_wide(self) -> bool:
+        """So many states a column that looking numbers up is faster than products with 0 and 1."""
+        return self.states > WIDE * len(self.categories)
+
+    def looked_up(self, states: Tensor, tables: Tensor) -> Tensor:
+        """Σ_v T_k[x_v] over the columns whose states are seen: (P, B, C), (K, states) → (P, B, K)."""
+        if not self.is_wide:
+            return self.indicators(states) @ tables.mT
+        rows = torch.cat([tables.mT, tables.new_zeros(1, len(tables))])  # (states + 1, K)
+        places = self._places(states).flatten(0, -2)
+        found = torch.nn.functional.embedding_bag(places, rows, mode="sum")
+        return found.reshape(*states.shape[:-1], -1)
+
+    def counted(self, states: Tensor, mass: Tensor) -> Tensor:
+        """The mass of the rows in which each state is seen: (P, B, C), (P, B, K) → (K, states)."""
+        if not self.is_wide:
+            return torch.einsum("pbk,pbs->ks", mass, self.indicators(states))
+        places, mass = self._places(states).flatten(0, -2), mass.flatten(0, -2)
+        found = mass.new_zeros(self.states + 1, mass.shape[-1])
+        for column in places.unbind(-1):
+            found.index_add_(0, column, mass)
+        return found[:-1].mT
 
 
 @final
@@ -146,7 +177,7 @@ class MixtureFit:
         for group in grouped(x, states, torch.ones_like(log_probs), self.cost):
             natural = self.natural(group.seen)
             for part in group.parts():
-                found = (self.features(part) @ natural).logsumexp(-1)
+                found = self.joint(part, natural).logsumexp(-1)
                 log_probs[part.index[part.index >= 0]] = found[part.index >= 0]
         return log_probs
 
@@ -155,19 +186,23 @@ class MixtureFit:
         """Numbers that EM needs for each pattern of missing cells."""
         return self.means.numel() * self.means.shape[1]
 
-    def features(self, part: Part) -> Tensor:
-        """T(x), (P, B, F): those of the Gaussians, and which states are seen."""
-        numbers = self.gaussians.features(part.x)
-        return (
-            torch.cat([numbers, self.layout.indicators(part.states)], -1) if self.layout.states else numbers
-        )
+    def joint(self, part: Part, natural: Tensor, features: Tensor | None = None) -> Tensor:
+        """log π_k p_k(x) of rows and components, (P, B, K).
+
+        Args:
+            part: the rows.
+            natural: see `natural`.
+            features: of the Gaussians at these rows, where they are known.
+        """
+        numbers = self.gaussians.features(part.x) if features is None else features
+        found = numbers @ natural
+        return found + self.layout.looked_up(part.states, self.log_tables) if self.layout.states else found
 
     def natural(self, seen: Tensor) -> Tensor:
-        """θ with log π_k p_k(x) = T(x) θ_k, (P, F, K), for patterns (P, D) of numbers that are seen."""
+        """θ with log π_k N_k(x) = T(x) θ_k, (P, F, K), for patterns (P, D) of numbers that are seen."""
         natural = self.gaussians.natural(seen)
         natural[:, 0] += self.log_weights
-        tables = self.log_tables.mT.expand(len(seen), -1, -1)
-        return torch.cat([natural, tables], 1) if self.layout.states else natural
+        return natural
 
     def widened(self, width: float) -> Self:
         """The mixture with all covariances so many times as large, and the same means.
@@ -196,6 +231,6 @@ def mean_log_prob(mixture: MixtureFit, groups: list[Group]) -> float:
     for group in groups:
         natural = mixture.natural(group.seen)
         for part in group.parts():
-            log_probs = (mixture.features(part) @ natural).logsumexp(-1)
+            log_probs = mixture.joint(part, natural).logsumexp(-1)
             total, mass = total + float((log_probs * part.weight).sum()), mass + float(part.weight.sum())
     return total / mass if mass else math.nan

@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.data import Schema
+from squircuit.data.filling import filled_table
+from squircuit.data.given import has_names, mask_of, numbers_of, require_columns, rows_of
 from squircuit.errors import ParameterError
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.distribution import CircuitDistribution
@@ -34,9 +37,15 @@ class Queries:
     In every query ``given`` holds rows (n, d) of data and ``missing`` says which of their entries are not
     known: booleans, True = missing, of shape (d,) for all rows or (n, d); NaN in the column of a continuous
     variable means the same. Without evidence there is one row, which lacks everything.
+
+    A model that has a ``schema``, because it was made of a table, takes the words of the table, too: rows as
+    a data frame, a `Table` or a mapping from names to cells, in the values of the table; columns that are not
+    there are missing. Wherever variables are numbers, they may be names. Answers are tensors;
+    :meth:`decode` makes tables of them.
     """
 
     structure: Circuit  #: without weights: variables and domains
+    schema: Schema | None  #: the columns of the table that the model is of
 
     if TYPE_CHECKING:  # what the model has, see StackedWeights and SquaredCircuit
 
@@ -51,10 +60,11 @@ class Queries:
             return nothing_observed(self.structure, self.device)
         if given is None:
             raise ParameterError("missing= says which entries of given= are missing. Fix: pass given=x, too")
-        return as_evidence(self.structure, given, missing, self.device)
+        rows, gaps = rows_of(self.schema, given, missing)
+        return as_evidence(self.structure, rows, gaps, self.device)
 
     def marginals(
-        self, given: Any = None, missing: Any = None, grid: Mapping[int, Any] | None = None
+        self, given: Any = None, missing: Any = None, grid: Mapping[Any, Any] | None = None
     ) -> Marginals:
         """The distribution of every missing variable by itself, in two sweeps; not differentiable.
 
@@ -63,13 +73,18 @@ class Queries:
             missing: booleans (d,) or (n, d).
             grid: continuous variable → points at which its density is wanted.
 
+        Returns:
+            Tables by variable; of a model with a ``schema`` by the names of columns as well.
+
         Example:
             >>> import squircuit as sq
             >>> model = sq.SquaredCircuit(sq.build(sq.regions.linear(3), sq.Categorical(2), units=2))
             >>> model.marginals(given=[[1, 0, 0]], missing=[False, True, True]).values[1].sum().item()
             1.0
         """
-        return marginals(self.snapshot(), self._evidence(given, missing), grid)
+        evidence = self._evidence(given, missing)
+        found = marginals(self.snapshot(), evidence, numbers_of(self.schema, grid, "grid"))
+        return found if self.schema is None else found.named(self.schema.names)
 
     def log_conditional(self, x: Any, of: Variables, given: Variables = None) -> Tensor:
         """log p(x_of | x_given) of every row, other variables marginalised: (n, d) → (n,).
@@ -77,7 +92,7 @@ class Queries:
         Args:
             x: rows of data; only the entries asked for and given are read. NaN there counts as missing, so it
                 is left out of the question or of the condition.
-            of, given: numbers of variables, e.g. [0, 2], or booleans (d,) or (n, d).
+            of, given: numbers of variables, e.g. [0, 2], names of columns, or booleans (d,) or (n, d).
 
         Example:
             >>> import squircuit as sq
@@ -86,10 +101,14 @@ class Queries:
             1.0...
         """
         require_data(self.structure, x)
+        of, given = (numbers_of(self.schema, names, what) for names, what in ((of, "of"), (given, "given")))
+        require_columns(self.schema, x, of)
+        x, gaps = rows_of(self.schema, x)
         places = (len(x) if hasattr(x, "__len__") else 0, self.device)
         wanted, known = (select(self.structure, variables, *places) for variables in (of, given))
         require_disjoint(wanted, known)
-        evidence = self._evidence(x, ~(wanted | known))
+        unasked = ~(wanted | known)
+        evidence = self._evidence(x, unasked if gaps is None else unasked | torch.as_tensor(gaps).to(unasked))
         return log_conditional(self.snapshot(), evidence, wanted, known)
 
     def given(self, x: Any, missing: Any = None) -> CircuitDistribution:
@@ -105,11 +124,12 @@ class Queries:
         require_data(self.structure, x)
         evidence = self._evidence(x, missing)
         kept = Evidence(evidence.x.clone(), evidence.missing.clone())  # the caller may use the rows again
-        return CircuitDistribution(self.snapshot, kept, torch.Size([len(kept)]))
+        return CircuitDistribution(self.snapshot, kept, torch.Size([len(kept)]), schema=self.schema)
 
     def distribution(self) -> CircuitDistribution:
         """The model as a :class:`torch.distributions.Distribution` over rows."""
-        return CircuitDistribution(self.snapshot, self._evidence(None, None), torch.Size())
+        nothing = self._evidence(None, None)
+        return CircuitDistribution(self.snapshot, nothing, torch.Size(), schema=self.schema)
 
     def impute(
         self,
@@ -118,8 +138,11 @@ class Queries:
         how: How = "mode",
         seed: int | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Rows with their gaps filled: (n, d).
+    ) -> Any:
+        """Rows with their gaps filled: (n, d); of a data frame or a mapping the same with its gaps filled.
+
+        What is observed stays as it is: of frames types of columns, names, order and index, too. Cells that
+        are filled have the resolution of their column; of columns of whole numbers, they are whole.
 
         Args:
             x: rows (n, d).
@@ -138,7 +161,11 @@ class Queries:
         """
         require_data(self.structure, x)
         source = make_generator(seed, generator, self.device)
-        return impute(self.snapshot(), self._evidence(x, missing), how, source)
+        evidence = self._evidence(x, missing)
+        filled = impute(self.snapshot(), evidence, how, source)
+        if self.schema is None or not has_names(x):
+            return filled
+        return filled_table(self.schema, x, filled.cpu().numpy(), evidence.missing.cpu().numpy(), how)
 
     def sample(
         self,
@@ -179,7 +206,10 @@ class Queries:
         return moments(marginals(self.snapshot(), evidence), evidence, order)
 
     def expectation(self, functions: Functions, given: Any = None, missing: Any = None) -> Tensor:
-        """E[∏_v f_v(x_v) | observed]: (n,); functions maps a variable v to f_v.
+        """E[∏_v f_v(x_v) | observed]: (n,); functions maps a variable v, or the name of a column, to f_v.
+
+        The functions are of what the model knows of a cell: of categories their numbers, of counts how far
+        they are from the least one.
 
         Exact for functions of discrete variables. Those of continuous ones are integrated by Gauss's rule on
         the panels of the density: to rounding if they are smooth there, roughly if they jump or oscillate.
@@ -191,5 +221,31 @@ class Queries:
             torch.Size([1])
         """
         evidence = self._evidence(given, missing)
+        functions = numbers_of(self.schema, functions, "functions")
         joined = not keeps_cross_terms_zero(self.structure, evidence, functions)
         return expectation(self.snapshot(joined), evidence, functions)
+
+    def decode(self, rows: Any, missing: Any = None, exact: Any = None, like: Any = None) -> Any:
+        """Samples or completions as a table like that of which the model was made, in its values.
+
+        Args:
+            rows: numbers as the model gives them, (n, d) or (…, d).
+            missing: cells that are empty in the table, a mask or names of columns.
+            exact: cells that were observed, so that they are not rounded to the resolution of their column.
+            like: a data frame to imitate, or "pandas", "polars", "pyarrow", "numpy" or "mapping"; default:
+                the table of which the model was made, see :meth:`squircuit.data.Schema.frame`.
+
+        Example:
+            >>> import polars, squircuit as sq
+            >>> frame = polars.DataFrame({"season": ["winter", "summer"] * 20, "warm": [False, True] * 20})
+            >>> model = sq.table_model(frame, units=2)
+            >>> cold = model.sample(2, given={"season": "winter"}, seed=0)
+            >>> model.decode(cold).dtypes, model.decode(cold)["season"].to_list()
+            ([String, Boolean], ['winter', 'winter'])
+        """
+        if self.schema is None:
+            raise ParameterError(
+                "the model has no names of columns. Fix: set model.schema = table.schema, as it is of models "
+                "that sq.learn and sq.model_for make of a table."
+            )
+        return self.schema.frame(rows, mask_of(self.schema, missing), exact, like)

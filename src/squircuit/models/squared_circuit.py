@@ -12,6 +12,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.data import Schema
+from squircuit.data.given import rows_of
 from squircuit.errors import warn_former
 from squircuit.execution.log_scales import log_sum
 from squircuit.inference.compile.compiled_circuit import Snapshot
@@ -73,10 +74,12 @@ class SquaredCircuit(Queries, StackedWeights):
         """log p of the observed entries of every row: (n, d) → (n,), exact and normalised; −inf where p is 0.
 
         Args:
-            x: rows of data; NaN in the column of a continuous variable means missing.
-            missing: booleans, True = marginalised, (d,) for all rows or (n, d).
+            x: rows of data; NaN in the column of a continuous variable means missing. Where the model has a
+                ``schema``, also a data frame or a mapping: columns that are not there are marginalised.
+            missing: booleans, True = marginalised, (d,) for all rows or (n, d), or names of columns.
         """
-        return self._density.log_prob(self, self._call, x, missing, components=False)
+        rows, gaps = rows_of(self.schema, x, missing)
+        return self._density.log_prob(self, self._call, rows, gaps, components=False)
 
     def component_log_prob(self, x: Any, missing: Any = None) -> Tensor:
         """log p(m, x) of the circuits m = 1 … M that are mixed: (n, d) → (n, M), exact and normalised.
@@ -95,7 +98,8 @@ class SquaredCircuit(Queries, StackedWeights):
             >>> terms.shape, bool(torch.allclose(terms.logsumexp(dim=1), model.log_prob(x)))
             (torch.Size([2, 3]), True)
         """
-        return self._density.log_prob(self, self._call, x, missing, components=True)
+        rows, gaps = rows_of(self.schema, x, missing)
+        return self._density.log_prob(self, self._call, rows, gaps, components=True)
 
     def component_log_weights(self) -> Tensor:
         """log p(m), the shares of the circuits that are mixed, which sum to 1: (M,)."""
@@ -174,6 +178,17 @@ class SquaredCircuit(Queries, StackedWeights):
         kind = "unitary" if self.is_unitary else "squared"
         numbers = sum(p.numel() * (2 if p.is_complex() else 1) for p in self.parameters())
         return f"{kind}, {self.structure.num_variables} variables, {numbers:,} parameters"
+
+    def draw(self) -> str:
+        """The layers of the circuit as SVG text; inputs have the names of their columns, where it knows them.
+
+        Example:
+            >>> import squircuit as sq
+            >>> model = sq.table_model({"sex": [0, 1, 1], "size": [0.2, 0.1, 0.4]}, size=4)
+            >>> "sex" in model.draw(), "x0" in model.draw()
+            (True, False)
+        """
+        return self.structure.draw(None if self.schema is None else self.schema.names)
 
     def save(self, path: str | PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
         """Write the model to one file, from which :func:`squircuit.load` makes it again.

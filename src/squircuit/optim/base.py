@@ -181,10 +181,11 @@ class StiefelOptimizer(Optimizer):
             for parameter in group["params"]:
                 if group["constrained"] and parameter.grad is not None and not self.state.get(parameter):
                     matrices = parameter.view(-1, *parameter.shape[-2:])
-                    if not bool((distance(matrices) <= NEAR).all()):
-                        found = nearest(matrices).view_as(parameter)
+                    far = ~(distance(matrices) <= NEAR)
+                    if bool(far.any()):
+                        found = nearest(matrices[far])
                         if bool(found.isfinite().all()):
-                            parameter.copy_(found)
+                            matrices[far] = found
                             moved = True
         return moved
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from squircuit.data.given import rows_of
 from squircuit.data.optional import need
 from squircuit.errors import DataError, ParameterError, is_whole
 from squircuit.models import SquaredCircuit
@@ -31,7 +33,8 @@ def density(model: SquaredCircuit, size: int = 200, data: Any = None) -> Figure:
     Args:
         model: of two variables, none discrete.
         size: cells along each axis.
-        data: rows (n, 2), drawn beside the density; those with NaN are left out.
+        data: rows (n, 2), drawn beside the density; those with NaN are left out. Where the model has a
+            ``schema``, also a data frame, a mapping or a `Table`.
 
     Example:
         >>> import squircuit as sq
@@ -43,7 +46,7 @@ def density(model: SquaredCircuit, size: int = 200, data: Any = None) -> Figure:
     require_model(model)
     _require_plane(model)
     _require_size(size)
-    points = None if data is None else _points(data)
+    points = None if data is None else _points(_numbers(model, data))
     first, second = _extents(model, points)
     fig = figure(4.6 if points is None else 8.2, 3.8)
     axes = panels(fig, 1, 1 if points is None else 2, sharex=True, sharey=True)
@@ -102,6 +105,12 @@ def _draw_points(axes: Axes, points: Tensor) -> None:
     opacity = min(1.0, max(0.2, 1500 / len(points)))
     axes.plot(*points.T.numpy(), ".", color=VERMILION, markersize=3, alpha=opacity, markeredgewidth=0)
     titled(axes, f"data: {len(points)} points")
+
+
+def _numbers(model: SquaredCircuit, data: Any) -> Any:
+    """Rows as the model takes them, NaN where a cell is missing."""
+    rows, missing = rows_of(model.schema, data)
+    return rows if missing is None else np.where(missing, np.nan, rows)
 
 
 def _points(data: Any) -> Tensor:

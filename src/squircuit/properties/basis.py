@@ -10,6 +10,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.circuits.require_circuit import require_circuit
+from squircuit.errors import StructureError
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict
 from squircuit.reference.data import as_variables
@@ -147,8 +148,11 @@ def _inputs_orthogonal(circuit: Circuit, chosen: Scope, name: str, tolerance: fl
         if a.scope != b.scope or not a.scope <= chosen:
             reason = f"{BLOCKS} {describe(a.scope)} and {describe(b.scope)}"
             return Verdict(name, None, reason, circuit.where(a))
+        inner = closed_inner(circuit, a, b)
+        if isinstance(inner, str):
+            return Verdict(name, None, inner, circuit.where(a))
         norms, others = (norms_of(inner_inputs(circuit, i, circuit, i)[None]) for i in (a, b))
-        overlap = cosines(inner_inputs(circuit, a, circuit, b)[None], norms, others)[0]
+        overlap = cosines(inner[None], norms, others)[0]
         doubts = doubtful(norms, others, input_sizes(circuit, a), input_sizes(circuit, b), tolerance)[0]
         if a is b:
             overlap, doubts = overlap.fill_diagonal_(0), doubts.fill_diagonal_(False)
@@ -162,6 +166,14 @@ def _inputs_orthogonal(circuit: Circuit, chosen: Scope, name: str, tolerance: fl
     if unclear:
         return Verdict(name, None, UNCLEAR, unclear)
     return Verdict(name, True, f"input functions of a variable are orthogonal (tolerance {tolerance:.2g})")
+
+
+def closed_inner(circuit: Circuit, a: Input, b: Input) -> Tensor | str:
+    """Inner products of the functions of two input layers, (K, J), or why they have no closed form."""
+    try:
+        return inner_inputs(circuit, a, circuit, b)
+    except StructureError as error:  # of blocks in two orders or coordinates, or beside other functions
+        return f"the inner products with {circuit.name(b)} have no closed form: {error.reason}"
 
 
 def input_pairs(circuit: Circuit, variables: Scope) -> Iterator[tuple[Input, Input]]:

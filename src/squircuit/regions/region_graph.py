@@ -129,15 +129,18 @@ class RegionGraph:
         except StructureError as error:
             raise FormatError(f"region graph: {error}") from error
 
-    def draw(self) -> str:
+    def draw(self, names: Sequence[str] | None = None) -> str:
         """Draw the graph as SVG text: a box for each region, a small × for each partition.
+
+        Args:
+            names: of the variables, which leaves get, such as ``model.schema.names``.
 
         Example:
             >>> from squircuit.regions import linear
             >>> linear(3).draw()[:4]
             '<svg'
         """
-        return draw_graph(_drawing_nodes(self))
+        return draw_graph(_drawing_nodes(self, names))
 
     def _repr_svg_(self) -> str:  # notebooks show the drawing
         return self.draw()
@@ -190,7 +193,7 @@ def _assemble(entries: Sequence[int | Sequence[Sequence[int]]]) -> RegionGraph:
     return builder.finish()
 
 
-def _drawing_nodes(graph: RegionGraph) -> list[Node]:
+def _drawing_nodes(graph: RegionGraph, names: Sequence[str] | None = None) -> list[Node]:
     """A node for each region and one for each of its partitions, half a level below it."""
     nodes: list[Node] = []
     position: list[int] = []  # of each region among the nodes
@@ -201,7 +204,8 @@ def _drawing_nodes(graph: RegionGraph) -> list[Node]:
             nodes.append(Node("×", "partition", inputs, level=2 * height - 1))
         kind = "leaf" if region.is_leaf else "region"
         position.append(len(nodes))
-        nodes.append(Node(_box_label(region.scope), kind, tuple(range(first, len(nodes))), 2 * height))
+        label = names[min(region.scope)] if names and region.is_leaf else _box_label(region.scope)
+        nodes.append(Node(label, kind, tuple(range(first, len(nodes))), 2 * height))
     return nodes
 
 

@@ -34,8 +34,10 @@ from squircuit.training.history import Epoch, History, count_of, number_of, requ
 
 CHECKPOINT = "checkpoint.safetensors"
 FILES = ("config.json", "history.jsonl", CHECKPOINT, "best.safetensors")
-FREE = ("progress", "tensorboard", "checkpoint_minutes")
+FREE = ("progress", "tensorboard", "checkpoint_minutes", "shard")
 """Options that do not change the result: a resumed run may have others."""
+PRIVATE = ("progress", "tensorboard")
+"""Options in which processes that train together may differ: process 0 shows and writes."""
 COUNTS = ("epoch", "position", "step", "best_epoch", "waited")
 ENDS = ("running", "interrupted", "finished", "early stopping: ", "stopped by a callback: ", "failed: ")
 """What `stopped` begins with."""
@@ -247,6 +249,14 @@ def identity(model: SquaredCircuit, config: TrainingConfig, data: Data) -> dict[
     structure = hashlib.sha256(f"{model.structure.to_json()} {precision}".encode()).hexdigest()
     valid = None if data.valid is None else data.valid.fingerprint()
     return {"config": config.to_dict(), "model": structure, "train": data.train.fingerprint(), "valid": valid}
+
+
+def told(model: SquaredCircuit, config: TrainingConfig, data: Data) -> dict[str, str]:
+    """What all processes of a run must have been given, by its name in an error."""
+    found = identity(model, config, data)
+    options = {f"option {n}": str(value) for n, value in found["config"].items() if n not in PRIVATE}
+    names = {"model": "model", "train": "training data", "valid": "validation data"}
+    return {words: str(found[name]) for name, words in names.items()} | options
 
 
 def require_fitting(

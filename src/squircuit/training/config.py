@@ -23,6 +23,7 @@ from squircuit.storage.words import one_line
 Auto = Literal["auto"]
 SCHEDULES = ("cosine", "constant", "step")
 UNITS = ("auto", "bits", "nats")
+SHARDS = ("none", "optimiser")
 MOST_BYTES = 2**16
 """Bytes of a file of options, which is short."""
 DEEPEST = 64
@@ -55,6 +56,8 @@ class TrainingConfig:
         jitter: standard deviation of Gaussian noise added to continuous columns, anew in each step.
         unit: of the loss: "bits" per dimension or "nats" a row; auto: bits for images, else nats.
         seed: of the order of the rows, of the rows held out, and of the noise.
+        shard: of several processes: "none": each steps all weights; "optimiser": each steps its part of them,
+            and has the state of the optimiser for these alone (docs/scale.md).
         graph: on a GPU replay each step as one CUDA graph where that can be.
         checkpoint_minutes: at most so much work is lost when the process is killed.
         progress: show progress on the terminal.
@@ -84,6 +87,7 @@ class TrainingConfig:
     jitter: float = 0.0
     unit: str = "auto"
     seed: int = 0
+    shard: str = "none"
     graph: bool = True
     checkpoint_minutes: float = 5.0
     progress: bool = True
@@ -184,7 +188,7 @@ RANGES: dict[str, tuple[Any, str]] = {
 }
 """Option → what holds for its values, and that in words."""
 
-CHOICES = {"schedule": SCHEDULES, "unit": UNITS}
+CHOICES = {"schedule": SCHEDULES, "unit": UNITS, "shard": SHARDS}
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "an integer"),

@@ -12,9 +12,11 @@ from typing import Any
 from squircuit.errors import ParameterError, Wording
 from squircuit.models import SquaredCircuit
 from squircuit.training.callbacks import Callback, Event, as_callbacks
-from squircuit.training.checkpoint import RunFolder, identity
+from squircuit.training.checkpoint import RunFolder, identity, told
 from squircuit.training.config import TrainingConfig
 from squircuit.training.defaults import resolve
+from squircuit.training.distributed import present
+from squircuit.training.feed import Data
 from squircuit.training.history import History
 from squircuit.training.intake import open_data
 from squircuit.training.loop import Loop
@@ -60,12 +62,15 @@ def fit(
         run: a folder for config.json, history.jsonl, checkpoint.safetensors and best.safetensors; None:
             nothing is written.
         resume: go on with the run in that folder, or begin it.
-        processes: that train the model together, each by this call (docs/training.md); None: this one alone.
+        processes: that train the model together, each by this call with the same model, data and options
+            (docs/scale.md); None: those of torch.distributed where this process has joined a group, else
+            this one alone.
         overrides: options of the config.
 
     Raises:
         ParameterError, DataError, FormatError: before anything is changed; DataError also where rows have
             probability 0 under the model, which then has its last good weights.
+        ProcessError: another process has failed or ended; the model has its best weights so far.
 
     Example:
         >>> import squircuit as sq, torch
@@ -80,13 +85,17 @@ def fit(
     """
     if not isinstance(model, SquaredCircuit):
         raise ParameterError(f"fit trains a SquaredCircuit, got {model!r}. Fix: sq.SquaredCircuit(circuit).")
-    processes = processes or Processes()
-    settings = TrainingConfig.of(config, **overrides)
-    own = as_callbacks(callbacks)
-    folder = _folder(run, resume, settings, processes)
-    data = open_data(model, train, valid, settings, weights, valid_weights)
-    settings = resolve(settings, model, data.train)
-    _require_rows_for_all(int(settings.batch), processes)
+    processes = processes or present()
+    own, settings = processes.together(
+        lambda: (as_callbacks(callbacks), TrainingConfig.of(config, **overrides))
+    )
+    folder = processes.together(lambda: _folder(run, resume, settings))
+    if folder is not None:
+        processes.on_first(folder.require_usable)
+    data = processes.together(lambda: open_data(model, train, valid, settings, weights, valid_weights))
+    settings = processes.together(lambda: _resolved(settings, model, data, processes))
+    if processes.size > 1:
+        processes.require_alike(told(model, settings, data))
     with ExitStack() as held:
         if processes.rank:  # process 0 warns and shows
             held.enter_context(warnings.catch_warnings())
@@ -103,16 +112,19 @@ def fit(
     return loop.history()
 
 
-def _require_rows_for_all(batch: int, processes: Processes) -> None:
-    if batch < processes.size:
+def _resolved(
+    settings: TrainingConfig, model: SquaredCircuit, data: Data, processes: Processes
+) -> TrainingConfig:
+    """The options with every "auto" decided, once there are rows for all."""
+    settings = resolve(settings, model, data.train)
+    if int(settings.batch) < processes.size:
         raise ParameterError(
-            f"batch={batch} has no row for each of {processes.size} processes. Fix: a larger batch."
+            f"batch={settings.batch} has no row for each of {processes.size} processes. Fix: a larger batch."
         )
+    return settings
 
 
-def _folder(
-    run: str | Path | None, resume: bool, config: TrainingConfig, processes: Processes
-) -> RunFolder | None:
+def _folder(run: str | Path | None, resume: bool, config: TrainingConfig) -> RunFolder | None:
     """The folder of the run, with everything refused that can be refused without data."""
     if run is None:
         if resume or config.tensorboard:
@@ -121,7 +133,6 @@ def _folder(
             raise ParameterError(f"{wish} needs the folder of the run", value=wish, fix=fix)
         return None
     folder = RunFolder(os.fspath(run))
-    processes.on_first(folder.require_usable)
     if folder.is_begun and not resume:
         raise ParameterError(
             f"{folder.path} holds a run",
@@ -137,7 +148,8 @@ def _prepare(loop: Loop, folder: RunFolder, processes: Processes) -> None:
         folder.require_same(this)
         loop.resume()
     else:
-        processes.on_first(lambda: folder.begin(this, loop.save))
+        write = loop.to_write()
+        processes.on_first(lambda: folder.begin(this, write))
 
 
 def _displays(config: TrainingConfig, folder: RunFolder | None) -> list[Callback]:

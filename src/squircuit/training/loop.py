@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import final
 
@@ -140,7 +140,7 @@ class Loop:
             self._require_possible(error)
             self._fail(DivergedError(f"{error}, which were possible before", steps=1))
         if self.folder is not None:
-            self.processes.on_first(self.save)
+            self.save()
 
     def _fail(self, error: DivergedError) -> None:
         """Training has diverged: say where, and with which rate."""
@@ -193,7 +193,7 @@ class Loop:
                 state.stopped = "interrupted"
                 return
             if due:
-                self.processes.on_first(self.save)
+                self.save()
                 self._saved = time.monotonic()
         self._look()
         require_finite_weights(self.model)  # those of the last step have not met a row yet
@@ -323,16 +323,25 @@ class Loop:
         return self.folder is not None and waited >= 60 * self.config.checkpoint_minutes
 
     def save(self) -> None:
-        """Write the checkpoint, and the best weights if they are others than those written."""
+        """Process 0 writes the checkpoint, and the best weights if they are others than those written."""
+        write = self.to_write()
+        self.processes.on_first(write)
+
+    def to_write(self) -> Callable[[], None]:
+        """What process 0 does to save, once all have brought their part of the state."""
+        held = self._tensors(self.steps.whole())
+        return lambda: self._write(held)
+
+    def _write(self, held: dict[str, Tensor]) -> None:
         assert self.folder is not None
-        self.folder.save(dict(self._tensors()), self.state.to_dict())
+        self.folder.save(held, self.state.to_dict())
         if self.state.best_epoch != self._written_best:
             with using(self.model, self.best):
                 self.folder.write_best(self.model)
             self._written_best = self.state.best_epoch
 
-    def _tensors(self) -> dict[str, Tensor]:
-        held = dict(self.steps.tensors()) | {"total": self.total}
+    def _tensors(self, steps: dict[str, Tensor]) -> dict[str, Tensor]:
+        held = steps | {"total": self.total}
         if self.data.train.is_weighted:
             held["mass"] = self.mass
         held |= {f"best.{name}": value for name, value in self.best.items()}
@@ -344,7 +353,7 @@ class Loop:
         """Go on where the folder's checkpoint is, once everything in it has been looked at."""
         assert self.folder is not None
         stored = self.folder.load()
-        held = self._tensors()
+        held = self._tensors(dict(self.steps.tensors()))
         try:
             state = State.from_dict(stored.document)
             state.require_within(self._epochs, self._epoch_steps)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from squircuit.errors import FormatError
+from squircuit.errors import ParameterError, ProcessError
 from squircuit.optim.stacks import real_view
 from squircuit.training.feed import Batch
+
+T = TypeVar("T")
 
 
 class Processes:
@@ -47,6 +51,18 @@ class Processes:
 
         Some are on the device of the model, and a few numbers that decide what to do next are on the CPU.
         """
+
+    def sum_apart(self, parts: Tensor) -> Tensor:
+        """Of (size, n), each process' own, the sum over all processes of the row of this one: (n,)."""
+        self.sum([parts])
+        return parts[self.rank]
+
+    def gather(self, part: Tensor) -> Tensor:
+        """(n,) of each process, to all: (size, n)."""
+        found = part.new_zeros((self.size, *part.shape))
+        found[self.rank] = part
+        self.sum([found])
+        return found
 
     # ------------------------------------------------------------------ steps
 
@@ -91,14 +107,42 @@ class Processes:
 
     def on_first(self, write: Callable[[], object]) -> None:
         """Process 0 does it, and the others wait until it has; where it fails, all end."""
+        self.together(lambda: write() if self.rank == 0 else None)
+
+    def together(self, act: Callable[[], T]) -> T:
+        """All do it and wait for one another; where it fails in some, all end, and these say why."""
         if self.size == 1:
-            write()
-            return
+            return act()
         error: Exception | None = None
         try:
-            if self.rank == 0:
-                write()
+            result = act()
         except Exception as raised:
             error = raised
-        if self.any(error is not None)[0]:
-            raise error or FormatError("process 0 has failed, so all end. Fix: see what process 0 says.")
+        failed = self.any(*(error is not None and rank == self.rank for rank in range(self.size)))
+        if error is not None:
+            raise error
+        if any(failed):
+            who = f"process {failed.index(True)}"
+            raise ProcessError(f"{who} has failed, so all end", fix=f"see what {who} says")
+        return result
+
+    def require_alike(self, told: Mapping[str, str]) -> None:
+        """Refuse to begin where a process has been given something else than process 0.
+
+        Args:
+            told: what all must have been given, by its name in an error.
+        """
+        digests = [list(hashlib.sha256(text.encode()).digest()) for text in told.values()]
+        own = torch.tensor(digests, dtype=torch.float64)
+        first = own.clone()
+        self.start_alike([first])
+        self.together(lambda: self._require_equal(list(told), own, first))
+
+    def _require_equal(self, names: list[str], own: Tensor, first: Tensor) -> None:
+        for name, equal in zip(names, (own == first).all(dim=1).tolist(), strict=True):
+            if not equal:
+                raise ParameterError(
+                    f"process {self.rank} has been given another {name} than process 0",
+                    value=name,
+                    fix="give all processes the same; each takes its rows of every batch by itself",
+                )

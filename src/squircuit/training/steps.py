@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cached_property
 from typing import final
 
 import torch
@@ -22,6 +23,7 @@ from squircuit.optim.manifold import is_constrained
 from squircuit.optim.stacks import real_view
 from squircuit.training.config import TrainingConfig
 from squircuit.training.processes import Processes
+from squircuit.training.shards import Shards, first_entry
 
 
 class DivergedError(Exception):
@@ -121,8 +123,12 @@ class Steps:
         }
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self._objective = Objective(model, config.apart)
-        method = named(config.optimiser)
-        self.optimiser = _optimiser(model, method, self._rates)
+        method, own = named(config.optimiser), dict(model.named_parameters())
+        self._shards: Shards | None = None
+        if config.shard == "optimiser" and self._processes.size > 1:
+            self._shards = Shards(own, self._processes)
+            own = self._shards.own
+        self._own, self.optimiser = own, _optimiser(model, method, self._rates, own)
         # these see to the manifold themselves; with others, steps look at the weights and compute Z
         self._is_trusted = method.takes_semi_unitary
         self._captures = (
@@ -171,7 +177,10 @@ class Steps:
             loss = -(weighted(log_p, part.weights).sum() / rows).double()
             lost = (log_p == -torch.inf).sum().double()
             found = torch.stack([loss, lost])
-            self._processes.sum_gradients(self.model.parameters(), found)
+            if self._shards is None:
+                self._processes.sum_gradients(self.model.parameters(), found)
+            else:
+                self._shards.sum_gradients(found)
             if looks:
                 require_good(found, rows, self.model, part, log_p)
             if teaches:
@@ -181,7 +190,7 @@ class Steps:
     def _update(self) -> None:
         """The optimiser's part of a step."""
         try:
-            self._processes.step(self.optimiser)
+            (self._shards or self._processes).step(self.optimiser)
         except FloatingPointError as error:
             raise DivergedError(str(error).partition(". Fix: ")[0]) from error
         self._objective.keep_shares()
@@ -197,11 +206,23 @@ class Steps:
         return captured
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Weights and the state of the optimiser, by name, to be saved or changed in place."""
+        """Weights and the state of the optimiser, by name, to be saved or changed in place.
+
+        Where processes share the optimiser's state, it is that of the own part of the weights.
+        """
         for name, parameter in self.model.named_parameters():
             yield f"model.{name}", parameter.detach()
-            for key, value in self.optimiser.state.get(parameter, {}).items():
+            for key, value in self.optimiser.state.get(self._own[name], {}).items():
                 yield f"optimiser.{key}.{name}", value
+
+    def whole(self) -> dict[str, Tensor]:
+        """What `tensors` gives, of one process or gathered from all, which must call this together."""
+        if self._shards is None:
+            return dict(self.tensors())
+        states = {name: self.optimiser.state.get(part, {}) for name, part in self._own.items()}
+        found = self._shards.whole({n: kept for n, kept in states.items() if kept}, self._entries)
+        held = {f"model.{name}": parameter.detach() for name, parameter in self.model.named_parameters()}
+        return held | {f"optimiser.{k}.{n}": value for n, kept in found.items() for k, value in kept.items()}
 
     @torch.no_grad()
     def forms(self) -> dict[str, Tensor]:
@@ -209,6 +230,12 @@ class Steps:
 
         Only the optimiser knows: it takes a step with gradients of 0, and weights and state are put back.
         """
+        if self._shards is not None:
+            return {
+                f"optimiser.{key}.{name}": _of_entries(form, len(parameter))
+                for name, parameter in self.model.named_parameters()
+                for key, form in self._entries[name].items()
+            }
         kept = [parameter.detach().clone() for parameter in self.model.parameters()]
         for parameter in self.model.parameters():
             parameter.grad = torch.zeros_like(parameter)
@@ -220,14 +247,24 @@ class Steps:
             parameter.copy_(value)
         return found
 
+    @cached_property
+    def _entries(self) -> dict[str, dict[str, Tensor]]:
+        """The state that the optimiser has of the first entry of each parameter, without values."""
+        firsts = {name: first_entry(parameter) for name, parameter in self.model.named_parameters()}
+        optimiser = _optimiser(self.model, type(self.optimiser), self._rates, firsts)
+        optimiser.step()
+        return {n: {k: v.to("meta") for k, v in optimiser.state[p].items()} for n, p in firsts.items()}
+
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Put back the state of the optimiser that `tensors` gave."""
-        named = dict(self.model.named_parameters())
+        """Put back the state of the optimiser that `whole` gave, by however many processes."""
         for full, value in tensors.items():
             kind, _, rest = full.partition(".")
             if kind == "optimiser":
                 key, _, name = rest.partition(".")
-                self.optimiser.state[named[name]][key] = value.to(named[name].device, copy=True)
+                own = self._own[name]
+                part = value if self._shards is None else self._shards.part(name, value)
+                if len(own):
+                    self.optimiser.state[own][key] = part.to(own.device, copy=True)
 
 
 def weighted(log_p: Tensor, weights: Tensor | None) -> Tensor:
@@ -273,12 +310,15 @@ def require_finite_weights(model: nn.Module) -> None:
 
 
 def _optimiser(
-    model: SquaredCircuit, method: type[StiefelOptimizer], rates: dict[str, Tensor]
+    model: SquaredCircuit,
+    method: type[StiefelOptimizer],
+    rates: dict[str, Tensor],
+    parameters: dict[str, nn.Parameter],
 ) -> StiefelOptimizer:
     """Weights at rate ``lr``, semi-unitary ones on their manifold; all else at ``lr_free``."""
     weights = {stack.name for stack in model.plan.stacks}
     groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         constrained = is_constrained(parameter) and method.takes_semi_unitary
         groups.setdefault((constrained, "lr" if name in weights else "lr_free"), []).append(parameter)
     if not groups:
@@ -289,6 +329,11 @@ def _optimiser(
         for (constrained, rate), params in groups.items()
     ]
     return method(made)
+
+
+def _of_entries(form: Tensor, count: int) -> Tensor:
+    """The state of so many entries, of that of one; a number is the same for all."""
+    return form if form.ndim == 0 else form.new_empty((count * len(form), *form.shape[1:]))
 
 
 def _is_capturable(model: SquaredCircuit, is_trusted: bool) -> bool:

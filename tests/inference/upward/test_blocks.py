@@ -396,3 +396,27 @@ def _log_of_pairs(means, spread, weights, row, mask):
             apart = rest[:, None] - rest  # equal covariances: the overlap is exp(−|Δ|²/8)
             logs = logs - torch.einsum("jka,ab,jkb->jk", apart, torch.linalg.inv(within), apart) / 8
     return float(logs.flatten().logsumexp(dim=0))
+
+
+def test_modes_are_the_highest_points_also_between_gaussians_that_are_subtracted():
+    family = MultivariateGaussian.of(
+        [[-0.56, 0.72], [-0.8, 0.52]], [[0.059, 0.089], [0.131, 0.133]], "diagonal"
+    )
+    layer = sq.Input((0, 1), family, weight=torch.tensor([[1.67, -1.65]]))
+    model = sq.SquaredCircuit(sq.Circuit(layer), dtype=torch.float64).eval()
+    found = model.impute(torch.zeros(1, 2), torch.tensor([True, True]))[0]
+    grid = torch.linspace(-3, 3, 1201, dtype=torch.float64)
+    densities = model.marginals(grid={0: grid, 1: grid}).values
+    for v, mode in enumerate(found):
+        assert mode.item() == pytest.approx(grid[densities[v][0].argmax()].item(), abs=0.01)
+
+
+def test_expectations_over_one_transformed_variable_are_exact_to_rounding():
+    bent = Monotone((-0.6, -0.1, 0.2, 1.1), (-1.5, -0.2, 0.9, 2.0), (0.8, 2.2, 2.7, 2.3), (0.5, 0.5))
+    family = MultivariateGaussian.of([[-0.5], [0.6]], [[[0.08]], [[0.3]]], columns=(bent,))
+    layer = sq.Input((0,), family, weight=torch.tensor([[1.0, -0.4]]))
+    model = sq.SquaredCircuit(sq.Circuit(layer), dtype=torch.float64).eval()
+    mean, variance = model.mean()[0, 0], model.variance()[0, 0]  # by rules of their own
+    assert model.expectation({0: torch.square}).item() == pytest.approx(
+        (variance + mean**2).item(), rel=1e-12
+    )

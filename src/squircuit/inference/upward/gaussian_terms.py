@@ -25,6 +25,8 @@ Function: TypeAlias = Callable[[Tensor], Tensor]  #: real, of a tensor, entry by
 BLOCK = 2**21  #: numbers in one intermediate result
 REACH = 9.0
 """Standard deviations beyond which a Gaussian is below 1e-18."""
+PANELS, NODES = 16, 8  #: of the rule of a Gaussian, beside panels that a transform asks for
+TAIL = 40  #: how far beyond its knots a transform is looked at, in t
 TOGETHER = 3  #: functions of so many variables of one block are averaged together
 
 
@@ -81,7 +83,9 @@ def expected_product(
 ) -> Tensor:
     """E[∏_i f_i(x_i)] under each of the Gaussians: (b, J).
 
-    By a rule for each Gaussian, exact to rounding for functions that are smooth on its scale.
+    By a rule for each Gaussian. One function of one variable is averaged to rounding where it is smooth on
+    the scale of the Gaussian, also behind a transform; of several variables with transforms, whose pieces
+    meet inside the grid, some four digits are right.
 
     Args:
         terms: Gaussians of t(x).
@@ -96,7 +100,13 @@ def expected_product(
             f"functions of {len(places)} variables of one block are averaged over a grid of all of them",
             "ask for fewer at a time, or average over samples",
         )
-    z, omega = _rule(len(places), any(transform is not None for transform in transforms))  # (Q, m), (Q,)
+    means = terms.means[:, :, list(places)]
+    if len(places) == 1 and transforms[0] is not None:
+        widths = terms.widths[:, places[0]].expand(means.shape[:2])
+        return expected_behind(transforms[0], functions[0], means.flatten(), widths.flatten()).reshape(
+            means.shape[:2]
+        )
+    z, omega = _rule(len(places))  # (Q, m), (Q,)
     covariances = terms.roots[:, list(places)] @ terms.roots[:, list(places)].mT
     steps = z.to(covariances) @ torch.linalg.cholesky(covariances).mT  # (J, Q, m)
 
@@ -110,36 +120,71 @@ def expected_product(
         assert product is not None
         return product @ omega.to(product)
 
-    means = terms.means[:, :, list(places)]
     size = max(1, BLOCK // max(1, len(omega) * means.shape[1]))
     return torch.cat([of_some(part) for part in torch.split(means, size)])
 
 
-@kept(2 * TOGETHER)
-def _rule(variables: int, bent: bool) -> tuple[Tensor, Tensor]:
+def expected_behind(transform: Any, function: Function, means: Tensor, widths: Tensor) -> Tensor:
+    """E[f(t⁻¹(m + s z))] of Gaussians with means m and widths s, (N,) each, by a rule for each: (N,)."""
+    size = max(1, BLOCK // rule_size(transform))
+    found = []
+    for some, wide in zip(torch.split(means, size), torch.split(widths, size), strict=True):
+        x, omega = rule_behind(transform, some, wide)
+        found.append((function(x.flatten()).reshape(x.shape) * omega).sum(dim=1))
+    return torch.cat(found)
+
+
+def rule_behind(transform: Any, means: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of E[f(x)] where t(x) is Gaussian: (N,) each → (N, Q) each.
+
+    The nodes are x, where f is smooth; panels end where those of the transform do, between which t is as
+    smooth as a rule of few nodes needs it, and are short beside the width of the Gaussian. t None: x itself
+    is Gaussian.
+    """
+    z = torch.linspace(-REACH, REACH, PANELS + 1, dtype=means.dtype, device=means.device)
+    ends = means.unsqueeze(1) + widths.unsqueeze(1) * z
+    if transform is not None:
+        ends = transform.inverse(ends)
+        inner = _panels(transform).to(ends).expand(len(ends), -1)
+        inner = torch.minimum(torch.maximum(inner, ends[:, :1]), ends[:, -1:])
+        ends = torch.cat([ends, inner], dim=1).sort(dim=1).values
+        used = (ends.diff(dim=1) > 0).any(dim=0)  # what is far from all of these Gaussians ends no panel
+        ends = torch.cat([ends[:, :1], ends[:, 1:][:, used]], dim=1)
+    x, weights = gauss_legendre(ends, NODES)
+    t, log_slope = (x, 0.0 * x) if transform is None else transform.forward(x)
+    z = (t - means.unsqueeze(1)) / widths.unsqueeze(1)
+    omega = weights * (log_slope - z.square() / 2).exp()
+    return x, omega / omega.sum(dim=1, keepdim=True)
+
+
+def rule_size(transform: Any) -> int:
+    """Nodes at most of the rule of one Gaussian."""
+    return (PANELS + (0 if transform is None else len(_panels(transform)))) * NODES
+
+
+@kept(256)
+def _panels(transform: Any) -> Tensor:
+    """Points x between which few nodes suit functions of t(x), tails included."""
+    tails = torch.linspace(0.0, TAIL, TAIL + 1, dtype=torch.float64)
+    first, last = transform.values[0], transform.values[-1]
+    found: Tensor = transform.panels(torch.cat([first - tails.flip(0), last + tails]))
+    return found
+
+
+@kept(TOGETHER)
+def _rule(variables: int) -> tuple[Tensor, Tensor]:
     """Nodes (Q, m) and weights (Q,) of expectations under the standard normal distribution."""
-    z, omega = normal_rule(bent) if variables == 1 else _hermite_rule()
+    z, omega = _smooth_rule() if variables == 1 else _hermite_rule()
     nodes = torch.cartesian_prod(*[z] * variables).reshape(-1, variables)
     weights = torch.cartesian_prod(*[omega] * variables).reshape(-1, variables).prod(dim=1)
     return nodes, weights
 
 
-@kept(2)
-def normal_rule(bent: bool) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of expectations under the standard normal distribution: (Q,) each.
-
-    Args:
-        bent: of functions of t⁻¹, which bend where the pieces of a transform meet: short panels of few nodes.
-    """
-    panels, count = (128, 3) if bent else (8, 16)
-    return normal_rule_on(torch.linspace(-REACH, REACH, panels + 1, dtype=torch.float64), count)
-
-
-def normal_rule_on(ends: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The rule on panels with these ends, (..., P + 1), with so many nodes in each: (..., Q) each."""
-    z, weights = gauss_legendre(ends, count)
+def _smooth_rule() -> tuple[Tensor, Tensor]:
+    """Of functions that are smooth: (Q,) each."""
+    z, weights = gauss_legendre(torch.linspace(-REACH, REACH, PANELS + 1, dtype=torch.float64), NODES)
     omega = weights * (-z.square() / 2).exp()
-    return z, omega / omega.sum(dim=-1, keepdim=True)
+    return z, omega / omega.sum()
 
 
 @kept(1)

@@ -95,16 +95,22 @@ class InputMessages:
         """The log-scales of the input layers over some variables, (B,) each, where they may differ."""
         variable = variables[0]
         layers = self.snapshot.inputs[variable]
-        if layers[0][0].is_block:
+        if any(group.is_block for group, _ in layers):
             if len(layers) > 1:
-                yield from (self._block_scale(group, fold) for group, fold in layers)
+                yield from (self._present_scale(variable, group, fold) for group, fold in layers)
             return
         is_learnt = any(self.snapshot.family_values(group) for group, _ in layers)
         if len(layers) == 1 or (not is_learnt and len({group.family for group, _ in layers}) == 1):
             return
         for group, fold in layers:
-            x = self.x[:, variable].detach().double()
-            yield group.family.evaluate_scaled(x, layer_values(self.snapshot, group, fold))[1].detach()
+            yield self._present_scale(variable, group, fold)
+
+    def _present_scale(self, variable: int, group: InputGroup, fold: int) -> Tensor:
+        """The log-scale of a layer over a block, or over a variable alone: (B,)."""
+        if group.is_block:
+            return self._block_scale(group, fold)
+        x = self.x[:, variable].detach().double()
+        return group.family.evaluate_scaled(x, layer_values(self.snapshot, group, fold))[1].detach()
 
     def reference_table(self) -> Tensor:
         """What was taken out of p(y), twice the references of observed variables: (B, d) float64."""

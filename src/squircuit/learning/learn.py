@@ -17,7 +17,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from squircuit.data import Dataset, Rows, Table
 from squircuit.data.resolution import spread
-from squircuit.data.weights import as_weights
+from squircuit.data.weights import as_weights, with_mean_1
 from squircuit.errors import DataError, ParameterError, SquircuitError
 from squircuit.learning.candidates import FOLDS, KINDS, candidates, few_rows
 from squircuit.learning.members import Candidate, Member, part_of
@@ -25,6 +25,7 @@ from squircuit.learning.report import Progress
 from squircuit.learning.stacking import stacking_weights
 from squircuit.models import SquaredCircuit, mixture
 from squircuit.models.training_table import training_table
+from squircuit.storage.words import without_fix
 from squircuit.training.callbacks import Callback, Event, as_callbacks, tell
 from squircuit.training.loaders import gathered
 
@@ -69,7 +70,7 @@ def learn(
         minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
             cores.
         members: kinds of candidates: "mixtures", "trees".
-        weights: of the rows, (n,) numbers ≥ 0.
+        weights: of the rows, (n,) numbers ≥ 0, how much each counts beside the others: their mean is made 1.
         seed: of all that is random.
         device: to learn on, such as "cuda".
         progress: show what is done and, at the end, a table of the members.
@@ -238,7 +239,7 @@ class _Search:
                 member = candidate.fit(part_of(self.table, kept), rows, seed, self.device)
                 scores = _scores(member, candidate, rows)
         except SquircuitError as error:
-            return [Tried(candidate, 1.0, None, None, time.monotonic() - started, str(error))]
+            return [Tried(candidate, 1.0, None, None, time.monotonic() - started, without_fix(error))]
         seconds = (time.monotonic() - started) / len(scores)
         each = zip(candidate.widths, scores, strict=True)
         return [Tried(candidate, width, score, member, seconds) for width, score in each]
@@ -274,9 +275,8 @@ def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
     good = [number for number, one in enumerate(tried) if one.scores is not None]
     if not good:
         reasons = "; ".join(dict.fromkeys(one.failed for one in tried))
-        raise DataError(
-            f"no candidate could learn from these rows: {reasons}. Fix: pass other rows, or more."
-        )
+        count = len(search.everything())
+        raise DataError(f"no candidate could learn from {count} rows: {reasons}. Fix: pass more rows.")
     shares = torch.zeros(len(tried), dtype=torch.float64)
     scores = torch.stack([s for one in tried if (s := one.scores) is not None])
     shares[good] = stacking_weights(scores, search.held_weights())
@@ -338,7 +338,15 @@ def _table(data: Any, weights: Any) -> Table:
             f"learn is for tables, and a row of this data is an image of shape {table.shape}. "
             "Fix: model = sq.model_for(data), then sq.fit(model, data)."
         )
-    return table
+    return _weighted_alike(table)
+
+
+def _weighted_alike(table: Table) -> Table:
+    """The weights of rows that count, if there are some, with mean 1: their scale says nothing."""
+    weights = table.cells.weights
+    if weights is None:
+        return table
+    return replace(table, cells=replace(table.cells, weights=with_mean_1(weights, weights[weights > 0])))
 
 
 def _in_memory(data: Any) -> Any:

@@ -61,7 +61,12 @@ def test_several_processes_train_the_model_that_one_does_and_process_0_alone_spe
 
 def test_the_search_for_a_density_is_refused(people, tmp_path, monkeypatch):
     launched = Launched(0, 2, 0, 2)
-    for name, answer in (("__enter__", launched), ("join", torch.device("cpu")), ("speaks", True)):
+    for name, answer in (
+        ("__enter__", launched),
+        ("join", torch.device("cpu")),
+        ("speaks", True),
+        ("leave", None),
+    ):
         monkeypatch.setattr(Launched, name, lambda *_, answer=answer: answer)
     monkeypatch.setattr(Launched, "here", lambda: launched)
     assert error_line("fit", people, "--out", tmp_path / "m") == (

@@ -39,7 +39,10 @@ class Program(TyperGroup):
         launched = Launched.here()
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            sys.exit(self._code(words, extra, launched))
+            code = self._code(words, extra, launched)
+            if launched is not None:
+                launched.leave(code)
+            sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; Ctrl-C says so, which typer would not."""

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import Any, Self, final
+from uuid import uuid4
 
 import torch
 import typer
@@ -57,6 +58,7 @@ class Launched:
     def __init__(self, rank: int, size: int, local: int, locals: int) -> None:
         self.rank, self.size, self.local, self.locals = rank, size, local, locals
         self._store: Any = None  # of torch.distributed: entries that all see
+        self._start = ""
         self._held, self._is_ending = ExitStack(), False
 
     @staticmethod
@@ -76,7 +78,9 @@ class Launched:
             self._held.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
         with self._answers_signals():
-            self._store = _meeting_place(MEETING)
+            store = _meeting_place(MEETING)
+            self._start = self._start_of_all(store)
+            self._store = _part_of(store, self._start)
         return self
 
     def __exit__(
@@ -85,6 +89,34 @@ class Launched:
         if error is None and is_joined():
             distributed.destroy_process_group()
         self._held.close()
+
+    def _start_of_all(self, store: Any) -> str:
+        """A name that process 0 gives to this start of all processes.
+
+        torchrun starts processes again with the same store, in which those that have ended left their words.
+        So each says that it is here by a new name, and process 0 answers with its own, until all know it.
+        """
+        here, end = uuid4().hex, time.monotonic() + MEETING.total_seconds()
+        store.set(f"here {self.rank}", here)
+        missing = set(range(1, self.size)) if self.rank == 0 else {0}
+        while missing and time.monotonic() < end:
+            if self.rank:
+                name, _, start = _entry(store, f"start {self.rank}").partition(" ")
+                if name == here:
+                    store.set(f"{start} {self.rank}", "known")
+                    return start
+            for other in sorted(missing) if self.rank == 0 else ():
+                store.set(f"start {other}", f"{_entry(store, f'here {other}')} {here}")
+                if store.check([f"{here} {other}"]):
+                    missing.remove(other)
+            time.sleep(LOOK)
+        if missing:
+            raise ProcessError(
+                f"process {self.rank} of {self.size} has not met process {min(missing)} in "
+                f"{MEETING.total_seconds() / 60:g} minutes",
+                fix="see whether it runs, and what it says",
+            )
+        return here
 
     def require(self, command: str | None) -> None:
         """Refuse all commands but the one that trains."""
@@ -100,7 +132,7 @@ class Launched:
         place = self._place(device)
         backend = "gloo" if place.type == "cpu" else "cpu:gloo,cuda:nccl"
         with self._answers_signals():
-            store = distributed.PrefixStore("squircuit", self._store)  # type: ignore[attr-defined]
+            store = _part_of(self._store, "group")
             distributed.init_process_group(
                 backend, store=store, rank=self.rank, world_size=self.size, timeout=ANSWER
             )
@@ -121,6 +153,14 @@ class Launched:
             )
         torch.cuda.set_device(self.local)
         return torch.device("cuda", self.local)
+
+    def leave(self, code: int) -> None:
+        """End at once where something went wrong: at an orderly end torch may wait for the others."""
+        if code:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
 
     # ------------------------------------------------------------------ who says what went wrong
 
@@ -173,7 +213,7 @@ class Launched:
             error = self._terminated()
             if self._store is not None:  # one of its own: nobody else can use that by which a thread waits
                 with suppress(RuntimeError):
-                    self._store = _meeting_place(CAUSE)
+                    self._store = _part_of(_meeting_place(CAUSE), self._start)
             if self.speaks(error):
                 typer.echo(f"error: {error}", err=True)
             sys.stderr.flush()
@@ -191,3 +231,13 @@ def _meeting_place(time: timedelta) -> Any:
     meet: Any = distributed.rendezvous  # type: ignore[attr-defined]
     store, _, _ = next(meet("env://", timeout=time))
     return store
+
+
+def _part_of(store: Any, name: str) -> Any:
+    """Entries of a store under names of their own."""
+    return distributed.PrefixStore(name, store)  # type: ignore[attr-defined]
+
+
+def _entry(store: Any, key: str) -> str:
+    """An entry of a store, or nothing where there is none yet."""
+    return store.get(key).decode() if store.check([key]) else ""

@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, distributed
 
-from squircuit.errors import ParameterError, ProcessError
+from squircuit.errors import ParameterError, ProcessError, Wording
 from squircuit.training.processes import Processes
 
 LONGEST = 300
@@ -83,19 +83,24 @@ class Distributed(Processes):
         return found.to(part.device).reshape(self.size, -1)
 
     def _sendable(self, tensor: Tensor) -> Tensor:
-        """A tensor of the CPU is sent from the GPU where only that has a backend."""
-        is_sent = tensor.device.type in self._backends
-        return tensor if is_sent else tensor.to(torch.device("cuda", torch.cuda.current_device()))
+        """What is on the CPU goes by the GPU where only that has a backend; gloo sends from the CPU."""
+        backend = self._backends.get(tensor.device.type)
+        if backend is None:
+            return tensor.to(torch.device("cuda", torch.cuda.current_device()))
+        return tensor.cpu() if backend == "gloo" else tensor
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
         """What torch says of others that do not answer becomes one error."""
         try:
             yield
+        except torch.OutOfMemoryError:
+            raise  # which is of this process alone
         except RuntimeError as error:  # of each backend another one
             raise ProcessError(
                 f"process {self.rank} of {self.size} has lost the others ({_cause(error)})",
-                fix="see why one has ended; a run with a folder goes on with resume=True",
+                fix="see why one has ended; a run with a folder goes on with "
+                + Wording("resume=True", "--run FOLDER --resume"),
             ) from error
 
 

@@ -126,7 +126,9 @@ class Shards:
         except FloatingPointError as raised:
             error = raised
         if self._processes.any(error is not None)[0]:
-            raise error or FloatingPointError("a gradient of another process holds NaN or infinity")
+            raise error or FloatingPointError(
+                "a gradient of another process holds NaN or infinity. Fix: a smaller lr."
+            )
 
     def _exchange(self) -> None:
         """The weights of the own part to all others, and theirs here."""

@@ -50,7 +50,7 @@ def test_check_reads_circuits_as_json_with_weights_and_without(tmp_path):
 def test_circuit_and_regions_are_drawn_as_the_library_draws_them(image_file, tmp_path):
     call("plot", image_file, "--what", "circuit", "--out", tmp_path / "c.svg")
     call("plot", image_file, "--what", "regions", "--out", tmp_path / "r.svg")
-    assert (tmp_path / "c.svg").read_text() == sq.load(image_file).structure.draw()
+    assert (tmp_path / "c.svg").read_text() == sq.load(image_file).draw()
     expected = sq.regions.quad_tree((4, 4)).draw()
     assert titles((tmp_path / "r.svg").read_text()) == titles(expected)
 

@@ -403,3 +403,33 @@ def test_modes_and_samples_of_gaps_have_the_resolution_of_the_training_data_and_
         known = ~np.isnan(gaps)
         np.testing.assert_array_equal(filled[known], gaps[known])
         assert on_the_lattice(np.stack([filled[2:, 0], filled[:2, 1]], axis=1)) == (expected, expected)
+
+
+def types_of(frame):
+    if hasattr(frame, "column_names"):
+        return dict(zip(frame.column_names, frame.schema.types, strict=True))
+    return dict(zip(frame.columns, frame.dtypes, strict=True))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_come_out_with_their_library_types_and_index(library):
+    rng = np.random.default_rng(0)
+    columns = {"n": rng.integers(0, 5, 60), "warm": rng.random(60) < 0.5, "kind": rng.choice(["a", "b"], 60)}
+    frame = pd.DataFrame(columns, index=np.arange(60) * 2).astype({"n": "Int16", "warm": "boolean"})
+    frame.iloc[[3, 7], [0, 1]] = None
+    given = (
+        frame
+        if library == "pandas"
+        else pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
+    )
+    given = pytest.importorskip("polars").from_arrow(given) if library == "polars" else given
+    filled = Imputer(strategy="mode", **FEW).fit(given).transform(given)
+    drawn = Density(**FEW).fit(given).sample(5, random_state=0)
+    for found in (filled, drawn):
+        assert type(found) is type(given)
+        assert types_of(found) == types_of(given)
+    if library == "pandas":
+        assert filled.index.equals(frame.index)
+        known = frame.notna()
+        assert filled.where(known).equals(frame)
+        assert not filled.isna().any(axis=None)

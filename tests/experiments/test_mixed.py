@@ -39,6 +39,7 @@ def test_cells_hold_their_values_and_what_is_decoded_as_them(table):
     assert table.columns[0].levels
 
 
+@pytest.mark.slow
 def test_the_probability_of_a_cell_is_the_share_of_samples_that_are_decoded_as_it(table, model):
     drawn = model.sample(20_000, seed=0).numpy()
     decoded = [x if c.is_discrete else c.rounded(x) for c, x in zip(table.columns, drawn.T, strict=True)]

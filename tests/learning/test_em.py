@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture
 from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError
 from squircuit.learning import fit_mixture
+from squircuit.learning.mixture import Layout
 
 KINDS = [("full", None), ("diagonal", None), ("tied", None), ("low-rank", 2)]
 LOG_2PI = math.log(2 * math.pi)
@@ -106,12 +107,17 @@ def test_no_iteration_decreases_the_bound_of_mixed_columns(sizes):
     assert np.diff([step.bound for step in fit.history]).min() > -1e-9
 
 
-def test_states_that_no_row_shows_change_nothing_but_the_smoothing():
-    x, few = mixed(sizes=SIZES[0])
-    options = {"iterations": 8, "tolerance": -1.0, "warm_up": 0, "smoothing": 1e-9}
-    first = fit_mixture(x, 3, categories=few, **options)
-    second = fit_mixture(x, 3, categories=mixed(sizes=SIZES[1])[1], **options)
-    assert torch.allclose(first.log_prob(x), second.log_prob(x), atol=1e-3)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_looking_up_and_counting_states_are_products_with_indicators(sizes):
+    x, categories = mixed(50, sizes=sizes)
+    layout = Layout.of(4, categories)
+    states = layout.split(x, x.device)[1][None]  # one pattern
+    tables = torch.randn(3, sum(sizes), dtype=torch.double)
+    mass = torch.rand(1, 50, 3, dtype=torch.double)
+    assert layout.is_wide == (max(sizes) > 8)
+    seen = layout.indicators(states)
+    assert torch.allclose(layout.looked_up(states, tables), seen @ tables.mT)
+    assert torch.allclose(layout.counted(states, mass), mass[0].mT @ seen[0])
 
 
 def test_a_floor_holds_and_the_bound_still_never_decreases():

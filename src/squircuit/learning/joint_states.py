@@ -36,13 +36,13 @@ def groups_of(table: Table, most: int) -> Groups:
     Example:
         >>> import squircuit as sq
         >>> month = np.arange(600) % 12
-        >>> frame = {"month": month, "season": month // 3, "coin": np.random.default_rng(0).integers(2, size=600)}
-        >>> groups_of(sq.data.table(frame), 64)
+        >>> coin = np.random.default_rng(0).integers(2, size=600)
+        >>> groups_of(sq.data.table({"month": month, "season": month // 3, "coin": coin}), 64)
         ((0, 1),)
     """
     cells = table.cells.take(slice(None, None, max(1, len(table) // ROWS)))
-    gaps: NDArray[np.bool_] = np.asarray(table.missing).any(axis=0)
-    sizes = {v: column.size for v, column in enumerate(table.columns) if column.size > 1 and not gaps[v]}
+    gaps = set(np.nonzero(table.missing)[1].tolist())
+    sizes = {v: column.size for v, column in enumerate(table.columns) if column.size > 1 and v not in gaps}
     codes: dict[tuple[int, ...], NDArray[np.int64]] = {(v,): cells.x[:, v].astype(np.int64) for v in sizes}
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
     while True:

@@ -19,7 +19,7 @@ from squircuit.data import Dataset, Rows, Table
 from squircuit.data.resolution import spread
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError, SquircuitError
-from squircuit.learning.candidates import FEW_ROWS, FOLDS, KINDS, candidates
+from squircuit.learning.candidates import FOLDS, KINDS, candidates, few_rows
 from squircuit.learning.members import Candidate, Member, part_of
 from squircuit.learning.report import Progress
 from squircuit.learning.stacking import stacking_weights
@@ -51,10 +51,11 @@ def learn(
     .. math:: p(x) = \sum_m w_m\, p_m(x), \qquad \int p = 1.
 
     It looks at the rows, the columns and their types, and chooses candidates: mixtures of Gaussians and
-    categories on columns as they are and on transformed ones, with several numbers of components, and
-    circuits on the Chow–Liu tree. Each learns from some of the rows; the weights w are those that are best on
-    the others (:func:`squircuit.stack`). Members without weight are dropped, and the others learn from all
-    rows. The result is one squared circuit, which answers every question exactly.
+    categories on columns as they are and on transformed ones, with several numbers of components; and where
+    all columns are discrete, continuous mixtures and circuits on Chow–Liu trees. Each learns from some of the
+    rows; the weights w are those that are best on the others (:func:`squircuit.stack`). Members without
+    weight are dropped, and the others learn from all rows. The result is one squared circuit, which answers
+    every question exactly.
 
     Ctrl-C ends the search: what has been learnt until then is weighed.
 
@@ -63,7 +64,8 @@ def learn(
             tensor, a data frame), or a Dataset or DataLoader of torch, whose rows are all read. Missing cells
             (NaN) are marginalised, also in learning.
         valid: rows by which members are weighed, likewise; None: a tenth of the rows. Where there are fewer
-            than 4,000 rows in all, these join the others, and each fifth of all rows is held out in turn.
+            than 4,000 rows in all (1,000 where all columns are discrete), these join the others, and each
+            fifth of all rows is held out in turn.
         minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
             cores.
         members: kinds of candidates: "mixtures", "trees".
@@ -185,7 +187,7 @@ class _Search:
         """The rows that are learnt from and those held out; of few rows, each is held out once."""
         count = len(self.table)
         order = np.random.default_rng(self.seed).permutation(count)
-        if count < FEW_ROWS:
+        if count < few_rows(self.table):
             parts = np.array_split(order, min(FOLDS, count))
             for part in parts:
                 yield np.setdiff1d(order, part), np.sort(part)
@@ -196,7 +198,7 @@ class _Search:
     @property
     def has_folds(self) -> bool:
         """Each row is held out once, since there are few."""
-        return self.valid is None and len(self.table) < FEW_ROWS
+        return self.valid is None and len(self.table) < few_rows(self.table)
 
     def tried(
         self, chosen: Sequence[Candidate], budget: Budget, shown: Progress, told: Sequence[Callback]
@@ -357,7 +359,7 @@ def joined(table: Table, more: Rows[Any]) -> Table:
 
 def _joined_if_few(table: Table, valid: Rows[Any] | None) -> tuple[Table, Rows[Any] | None]:
     """Few rows say more where each is held out once than where some are always."""
-    if valid is None or len(table) + len(valid) >= FEW_ROWS:
+    if valid is None or len(table) + len(valid) >= few_rows(table):
         return table, valid
     return joined(table, valid), None
 

@@ -573,7 +573,8 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
         return None
     if kind.startswith("scalar.") and _orthogonal(subject, question.over or oracle.variables) is not True:
         return None
-    cut = (question.over and oracle.cuts_blocks(question.over)) or not oracle.blocks_agree()
+    whole = all(i.scope <= set(question.over) for i in oracle.inputs if is_block(i.family))
+    cut = (question.over and not whole) or not oracle.blocks_agree()
     if kind.startswith("scalar.") and cut and "not decided" in error.reason:
         return None
     # #P-hard where inputs of a sum split differently; over continuous variables there is nothing to enumerate

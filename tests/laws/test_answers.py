@@ -577,3 +577,14 @@ def test_moving_to_double_precision_keeps_a_model_on_the_manifold_and_tractable(
     assert after == pytest.approx(before, abs=1e-5)
     both = sq.mixture([sq.SquaredCircuit(circuit, dtype=torch.complex64), model])
     assert both.is_normalised()
+
+
+@pytest.mark.parametrize("constraint", [sq.Constraint.FREE, sq.Constraint.SEMI_UNITARY])
+def test_an_unpickled_model_with_a_shared_parameter_answers_as_before(constraint, tmp_path):
+    weight, family = sq.Parameter((2, 2), constraint), sq.Categorical(2)
+    inputs = [sq.Input(0, family, 1, weight, row) for row in (0, 1)]
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(inputs, units=1))).eval()
+    again = pickle.loads(pickle.dumps(model))
+    x = torch.tensor([[0], [1]])
+    assert torch.equal(again.log_prob(x), model.log_prob(x))
+    assert torch.equal(again.marginals().values[0], model.marginals().values[0])

@@ -245,3 +245,18 @@ def test_the_algorithm_for_unitary_circuits_integrates_over_a_part_of_a_block():
     for over in ({0}, {1, 2}, {0, 1}):
         found = sq.inference.unitary.marginal(circuit, rows, over)
         np.testing.assert_allclose(found.numpy(), oracle.marginal(circuit, rows, over), rtol=1e-7)
+
+
+def test_mixtures_of_blocks_that_are_not_normalised_have_the_mean_density_of_their_members():
+    family = sq.MultivariateGaussian.of([[0.0, 1.0], [2.0, 1.0]], [[0.6, 1.0], [1.2, 1.2]], "diagonal")
+    block = sq.Input((0, 2), family, weight=torch.tensor([[1.0, 2.0]]))
+    single = sq.Input(1, sq.Hermite(1), weight=torch.tensor([[3.0]]))
+    members = [
+        sq.SquaredCircuit(Circuit(sq.Hadamard([block, single])), dtype=torch.float64).eval(),
+        sq.SquaredCircuit(
+            Circuit(sq.Hadamard([sq.Input((0, 2), family, 1), single])).initialise(seed=1)
+        ).eval(),
+    ]
+    x = torch.tensor([[0.3, 0.1, -1.0], [1.0, 0.0, 2.0]], dtype=torch.float64)
+    mean = sum(member.log_prob(x).exp() for member in members) / 2
+    torch.testing.assert_close(sq.mixture(members).log_prob(x).exp(), mean, rtol=1e-5, atol=0)

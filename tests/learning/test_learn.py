@@ -226,3 +226,19 @@ def test_callbacks_see_every_candidate_and_end_the_search():
 def test_a_callback_that_cannot_be_called_is_refused_before_the_rows_are_read():
     with pytest.raises(sq.ParameterError, match="callbacks"):
         learn("nothing", callbacks=[1])
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_the_scale_of_weights_says_nothing(scale):
+    rows = {name: values[:60] for name, values in people().items()}
+    weights = np.arange(60) % 3
+    first, second = (learn(rows, weights=w, progress=False, minutes=0.01) for w in (weights, weights * scale))
+    asked = {"sex": ["f", "m"], "height": [1.6, 1.8], "income": [0.0, 900.0]}
+    assert first.log_prob(asked).tolist() == pytest.approx(second.log_prob(asked).tolist(), abs=1e-6)
+
+
+def test_too_few_rows_are_refused_with_one_fix():
+    with pytest.raises(sq.DataError) as caught:
+        learn({"a": [1.5, 2.5], "b": ["x", "y"]}, progress=False)
+    assert str(caught.value).count("Fix:") == 1
+    assert "from 2 rows" in str(caught.value)

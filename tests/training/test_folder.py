@@ -104,10 +104,10 @@ def test_many_threads_have_the_lock_one_after_another(tmp_path):
 
 
 def test_a_run_that_fails_before_its_first_file_leaves_no_folder(tmp_path, monkeypatch):
-    def fail(loop):
+    def fail(loop, held):
         raise sq.FormatError("no room")
 
-    monkeypatch.setattr(Loop, "save", fail)
+    monkeypatch.setattr(Loop, "_write", fail)
     with pytest.raises(sq.FormatError, match="no room"):
         sq.fit(model_of_coins(), coins(), run=tmp_path / "run", **QUICK)
     assert list(tmp_path.iterdir()) == []

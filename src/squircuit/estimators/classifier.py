@@ -121,7 +121,7 @@ class SquaredCircuitClassifier(ClassifierMixin, CircuitEstimator):
             own = np.flatnonzero(codes == c)
             if len(own) < FEWEST:
                 raise ValueError(
-                    f"class {label!r} has {len(own)} row. Fix: give each class {FEWEST} rows at least."
+                    f"class {label} has {len(own)} row. Fix: give each class {FEWEST} rows at least."
                 )
             models.append(self._learnt(part_of(rows, own), seed + c, 1 / len(self.classes_)))
         owners = np.repeat(np.arange(len(models)), [len(model.structure.roots) for model in models])

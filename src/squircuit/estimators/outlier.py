@@ -71,7 +71,7 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
             sample_weight: (n,), how much each row counts, from 0 upwards; outliers are then a share of the
                 weight.
         """
-        if not 0 < self.contamination <= 0.5:
+        if not isinstance(self.contamination, int | float) or not 0 < self.contamination <= 0.5:
             raise ParameterError(
                 f"contamination={self.contamination!r}. Fix: pass the share of outliers, in (0, 0.5]."
             )

@@ -16,6 +16,7 @@ from squircuit.execution.inputs import FamilyValues, lookup, points
 from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.network import Network
 from squircuit.execution.plan import Branch, InputGroup, Plan, SumGroup
+from squircuit.execution.precision import double
 from squircuit.families import BlockFamily, Categorical
 
 
@@ -70,6 +71,8 @@ def _input_squares(
     columns = points(group, x, network.index(group.columns, x.device))
     if group.weight is not None:
         rows = network.weight(stacks, group.weight)[:, group.first_row : group.first_row + group.units]
+        if not rows.is_cuda:
+            return log_squares_of_tables(rows, columns.long())
         found = lookup(rows, columns.long())  # (F, K, 2 or 1, B)
         return log_or_nothing(found.double().square().sum(dim=2)).mT
     values = {name: value.double() for name, value in family_values(group).items()}
@@ -79,6 +82,23 @@ def _input_squares(
         return _log_squares(group, columns[0], {name: value[0] for name, value in values.items()})[None]
     squares: Tensor = torch.func.vmap(lambda at, given: _log_squares(group, at, given))(columns, values)
     return squares
+
+
+def log_squares_of_tables(tables: Tensor, x: Tensor) -> Tensor:
+    """log |t_kx|² of the entries of tables: (F or 1, K, V) and (F, B) → (F, B, K), in double precision.
+
+    Logarithms are taken of the tables and then looked up, all units of a row side by side: of thousands of
+    units that is many times as fast as the logarithms of what is looked up.
+
+    Example:
+        >>> log_squares_of_tables(torch.tensor([[[1.0, 2.0], [0.0, 1.0]]]), torch.tensor([[1, 0]])).exp()
+        tensor([[[4., 1.],
+                 [1., 0.]]], dtype=torch.float64)
+    """
+    exact = double(tables)
+    logs = log_or_nothing((exact * exact.conj()).real).mT.contiguous()  # (F or 1, V, K)
+    fold = torch.arange(len(x), device=x.device).clamp(max=len(logs) - 1)
+    return logs[fold[:, None], x]
 
 
 def _log_squares(group: InputGroup, columns: Tensor, values: Mapping[str, Tensor] | None) -> Tensor:

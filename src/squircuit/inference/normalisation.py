@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -74,7 +74,7 @@ class Normalisation:
 
     def __init__(self, structure: Circuit, plan: Plan) -> None:
         declared = structure.declared()
-        self.structure, self.stacks = structure, plan.stacks
+        self.structure, self.stacks, self._plan = structure, plan.stacks, plan
         self.is_promised = bool(is_unitary(declared))
         held = {layer.weight for layer in structure.inputs if layer.weight is not None}
         self._of_inputs = frozenset(structure.parameter_name(weight) for weight in held)
@@ -82,6 +82,10 @@ class Normalisation:
         names = {parameter: name for name, parameter in structure.parameters.items()}
         self._parts = [_Part(part, names) for part in separated(declared)]
         self._probes: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Parameters are known by identity, and a circuit that is unpickled has others: all is found anew."""
+        return Normalisation, (self.structure, self._plan)
 
     # ------------------------------------------------------------------ promises
 

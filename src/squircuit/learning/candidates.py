@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from squircuit.data import Table
 from squircuit.errors import ParameterError, suggestion
 from squircuit.learning.joint_states import groups_of
+from squircuit.learning.latent import LatentMixture
 from squircuit.learning.members import Candidate, GaussianMixture, Tree
 
 KINDS = ("mixtures", "trees")
@@ -15,9 +17,13 @@ ROWS_A_COMPONENT = 4
 """At least, on average."""
 FEW_ROWS = 4000
 """Below, every row is held out once, in one of the folds; above, a part of the rows is."""
+FEW_DISCRETE_ROWS = 1000
+"""Likewise, where no column is a number: candidates cost more, and one start differs more from another."""
 FOLDS = 5
 WIDTHS = (1.0, 1.5, 2.5)
 """Of few rows Gaussians are too narrow: how much wider they take part."""
+OF_TREES = (("average", 0.99), ("lr_free", 0.05))
+"""Training of trees whose columns are all discrete."""
 RANK = 3
 """Of covariances of low rank."""
 JOINT = 512
@@ -40,9 +46,9 @@ def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidat
             raise ParameterError(f"members: there is no kind {kind!r}. Fix: {suggestion(kind, KINDS)}")
     made: list[Candidate] = []
     if "mixtures" in kinds and not any(column.kind == "periodic" for column in table.columns):
-        made += _small(table) if len(table) < FEW_ROWS else _large(table)
+        made += _small(table) if len(table) < few_rows(table) else _large(table)
     if "trees" in kinds and (not made or not has_numbers(table)):
-        made += _trees(table)
+        made = _alternating(made, _trees(table), len(table))
     if not made:
         raise ParameterError(
             f"members={list(kinds)!r}: mixtures do not suit columns on a circle. Fix: add 'trees'."
@@ -52,7 +58,7 @@ def candidates(table: Table, kinds: Sequence[str], work: float) -> list[Candidat
 
 def _affordable(made: Sequence[Candidate], table: Table, work: float) -> Iterator[Candidate]:
     """The first of them at least, and others as long as there is work left for them."""
-    left, fits = work, FOLDS + 1 if len(table) < FEW_ROWS else 1
+    left, fits = work, FOLDS + 1 if len(table) < few_rows(table) else 1
     for number, candidate in enumerate(made):
         cost = fits * candidate.work(len(table), table.schema)
         if cost <= left or not number:
@@ -64,9 +70,8 @@ def _small(table: Table) -> list[Candidate]:
     """For tables of some hundred rows: few components, strong priors, and some of every kind."""
     rows = len(table) * 4 // 5
     if not has_numbers(table):
-        return [
-            GaussianMixture(count) for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows
-        ]
+        counts = [count for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows]
+        return [LatentMixture(2, 256, 256), *map(GaussianMixture, counts)]
     grid = [
         *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0)),
         *_grid((3, 8), ("full",), (0,), (0.3,)),
@@ -96,7 +101,8 @@ def _small(table: Table) -> list[Candidate]:
 def _large(table: Table) -> list[Candidate]:
     """For tables of thousands of rows: many components, and as many knots as the columns ask for."""
     if not has_numbers(table):
-        return [GaussianMixture(count, prior=0.3) for count in (50, 20, 100) if count * 20 <= len(table)]
+        by_em = [GaussianMixture(count, prior=0.3) for count in (50, 20) if count * 20 <= len(table)]
+        return [*(LatentMixture(count) for count in (8, 4)), *by_em, LatentMixture(16)]
     if any(column.is_discrete for column in table.columns):
         return [one for one in _mixed(table) if one.components * 20 <= len(table) and _suits(one, table)]
     grid = [
@@ -157,8 +163,21 @@ def _suits(candidate: GaussianMixture, table: Table) -> bool:
 
 
 def _trees(table: Table) -> list[Candidate]:
-    kind = "transformed" if has_numbers(table) else "hermite"
-    return [Tree(units, kind) for units in (8, 16)]
+    if has_numbers(table):
+        return [Tree(units, "transformed") for units in (8, 16)]
+    units = (2, 4, 2, 4) if len(table) >= FEW_ROWS else (2, 2, 2, 2)
+    return [Tree(each, "hermite", 24, 15, 16, draw, OF_TREES) for draw, each in enumerate(units, start=1)]
+
+
+def _alternating(mixtures: Sequence[Candidate], trees: Sequence[Candidate], rows: int) -> list[Candidate]:
+    """One of each kind in turn, for they err differently; of some thousand rows, trees learn more."""
+    pair = (mixtures, trees) if rows >= FEW_ROWS else (trees, mixtures)
+    return [one for both in zip_longest(*pair) for one in both if one is not None]
+
+
+def few_rows(table: Table) -> int:
+    """Of fewer rows each is held out once."""
+    return FEW_ROWS if has_numbers(table) else FEW_DISCRETE_ROWS
 
 
 def has_numbers(table: Table) -> bool:

@@ -17,14 +17,15 @@ from torch.utils.data import Dataset as TorchDataset
 
 from squircuit.data import Dataset, Rows, Table
 from squircuit.data.resolution import spread
-from squircuit.data.weights import as_weights
+from squircuit.data.weights import as_weights, with_mean_1
 from squircuit.errors import DataError, ParameterError, SquircuitError
-from squircuit.learning.candidates import FEW_ROWS, FOLDS, KINDS, candidates
+from squircuit.learning.candidates import FOLDS, KINDS, candidates, few_rows
 from squircuit.learning.members import Candidate, Member, part_of
 from squircuit.learning.report import Progress
 from squircuit.learning.stacking import stacking_weights
 from squircuit.models import SquaredCircuit, mixture
 from squircuit.models.training_table import training_table
+from squircuit.storage.words import without_fix
 from squircuit.training.callbacks import Callback, Event, as_callbacks, tell
 from squircuit.training.loaders import gathered
 
@@ -51,10 +52,11 @@ def learn(
     .. math:: p(x) = \sum_m w_m\, p_m(x), \qquad \int p = 1.
 
     It looks at the rows, the columns and their types, and chooses candidates: mixtures of Gaussians and
-    categories on columns as they are and on transformed ones, with several numbers of components, and
-    circuits on the Chow–Liu tree. Each learns from some of the rows; the weights w are those that are best on
-    the others (:func:`squircuit.stack`). Members without weight are dropped, and the others learn from all
-    rows. The result is one squared circuit, which answers every question exactly.
+    categories on columns as they are and on transformed ones, with several numbers of components; and where
+    all columns are discrete, continuous mixtures and circuits on Chow–Liu trees. Each learns from some of the
+    rows; the weights w are those that are best on the others (:func:`squircuit.stack`). Members without
+    weight are dropped, and the others learn from all rows. The result is one squared circuit, which answers
+    every question exactly.
 
     Ctrl-C ends the search: what has been learnt until then is weighed.
 
@@ -63,11 +65,12 @@ def learn(
             tensor, a data frame), or a Dataset or DataLoader of torch, whose rows are all read. Missing cells
             (NaN) are marginalised, also in learning.
         valid: rows by which members are weighed, likewise; None: a tenth of the rows. Where there are fewer
-            than 4,000 rows in all, these join the others, and each fifth of all rows is held out in turn.
+            than 4,000 rows in all (1,000 where all columns are discrete), these join the others, and each
+            fifth of all rows is held out in turn.
         minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
             cores.
         members: kinds of candidates: "mixtures", "trees".
-        weights: of the rows, (n,) numbers ≥ 0.
+        weights: of the rows, (n,) numbers ≥ 0, how much each counts beside the others: their mean is made 1.
         seed: of all that is random.
         device: to learn on, such as "cuda".
         progress: show what is done and, at the end, a table of the members.
@@ -185,7 +188,7 @@ class _Search:
         """The rows that are learnt from and those held out; of few rows, each is held out once."""
         count = len(self.table)
         order = np.random.default_rng(self.seed).permutation(count)
-        if count < FEW_ROWS:
+        if count < few_rows(self.table):
             parts = np.array_split(order, min(FOLDS, count))
             for part in parts:
                 yield np.setdiff1d(order, part), np.sort(part)
@@ -196,7 +199,7 @@ class _Search:
     @property
     def has_folds(self) -> bool:
         """Each row is held out once, since there are few."""
-        return self.valid is None and len(self.table) < FEW_ROWS
+        return self.valid is None and len(self.table) < few_rows(self.table)
 
     def tried(
         self, chosen: Sequence[Candidate], budget: Budget, shown: Progress, told: Sequence[Callback]
@@ -236,7 +239,7 @@ class _Search:
                 member = candidate.fit(part_of(self.table, kept), rows, seed, self.device)
                 scores = _scores(member, candidate, rows)
         except SquircuitError as error:
-            return [Tried(candidate, 1.0, None, None, time.monotonic() - started, str(error))]
+            return [Tried(candidate, 1.0, None, None, time.monotonic() - started, without_fix(error))]
         seconds = (time.monotonic() - started) / len(scores)
         each = zip(candidate.widths, scores, strict=True)
         return [Tried(candidate, width, score, member, seconds) for width, score in each]
@@ -272,9 +275,8 @@ def _weighed(search: _Search, tried: Sequence[Tried]) -> Tensor:
     good = [number for number, one in enumerate(tried) if one.scores is not None]
     if not good:
         reasons = "; ".join(dict.fromkeys(one.failed for one in tried))
-        raise DataError(
-            f"no candidate could learn from these rows: {reasons}. Fix: pass other rows, or more."
-        )
+        count = len(search.everything())
+        raise DataError(f"no candidate could learn from {count} rows: {reasons}. Fix: pass more rows.")
     shares = torch.zeros(len(tried), dtype=torch.float64)
     scores = torch.stack([s for one in tried if (s := one.scores) is not None])
     shares[good] = stacking_weights(scores, search.held_weights())
@@ -336,7 +338,15 @@ def _table(data: Any, weights: Any) -> Table:
             f"learn is for tables, and a row of this data is an image of shape {table.shape}. "
             "Fix: model = sq.model_for(data), then sq.fit(model, data)."
         )
-    return table
+    return _weighted_alike(table)
+
+
+def _weighted_alike(table: Table) -> Table:
+    """The weights of rows that count, if there are some, with mean 1: their scale says nothing."""
+    weights = table.cells.weights
+    if weights is None:
+        return table
+    return replace(table, cells=replace(table.cells, weights=with_mean_1(weights, weights[weights > 0])))
 
 
 def _in_memory(data: Any) -> Any:
@@ -357,7 +367,7 @@ def joined(table: Table, more: Rows[Any]) -> Table:
 
 def _joined_if_few(table: Table, valid: Rows[Any] | None) -> tuple[Table, Rows[Any] | None]:
     """Few rows say more where each is held out once than where some are always."""
-    if valid is None or len(table) + len(valid) >= FEW_ROWS:
+    if valid is None or len(table) + len(valid) >= few_rows(table):
         return table, valid
     return joined(table, valid), None
 

@@ -22,6 +22,7 @@ from squircuit.learning.joint_states import Groups, groups_of, joined, split_row
 from squircuit.learning.mixture import MixtureFit
 from squircuit.learning.stacking import log_probs
 from squircuit.models import SquaredCircuit, table_model
+from squircuit.models.training_table import chow_liu_trees
 from squircuit.training import Processes, fit
 
 REFITS = 10
@@ -34,6 +35,8 @@ LOOKED_UP = 1
 """Multiplications for each row and component in whose time a state is looked up and counted."""
 OVERHEAD = 6e8
 """Multiplications in the time that learning takes besides, however few rows there are."""
+STARTED = 9e5
+"""Likewise, to start the layers over a column of a tree in a step of training."""
 COMMON = 0.005
 """The share of rows from which a value is a spike."""
 SPIKED = 0.3
@@ -318,6 +321,8 @@ class Tree(Candidate):
         size: how many of them.
         epochs: of training.
         components: circuits that are mixed.
+        draw: 0: the tree is that of the rows; else of as many, drawn with replacement by this seed.
+        options: of training, besides, as for `sq.fit`.
     """
 
     units: int
@@ -325,9 +330,15 @@ class Tree(Candidate):
     size: int = 24
     epochs: int = 10
     components: int = 1
+    draw: int = 0
+    options: tuple[tuple[str, float], ...] = ()
 
     @property
     def name(self) -> str:  # type: ignore[override]
+        several = f"{self.components} circuits of {self.units} units on a tree"
+        drawn = f" of drawn rows, no. {self.draw}" if self.draw else ""
+        if self.components > 1:
+            return several + drawn
         return f"tree of {self.units} units, {self.size} {self.continuous}"
 
     def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> TreeMember:
@@ -337,17 +348,21 @@ class Tree(Candidate):
             size=self.size,
             continuous=self.continuous,
             components=self.components,
+            regions=chow_liu_trees(table, self.draw + 1)[-1],
             seed=seed,
         ).to(device)
+        options: dict[str, Any] = {"epochs": self.epochs, **dict(self.options)}
         alone = Processes()  # the search goes by the clock, which differs between processes
-        fit(model, table, valid, epochs=self.epochs, seed=seed, progress=False, processes=alone)
+        fit(model, table, valid, seed=seed, progress=False, processes=alone, **options)
         return TreeMember(self, model.eval())
 
     def work(self, rows: int, schema: Schema) -> float:
         columns = len(schema.columns)
-        inner = 8.0 * self.units**3 * columns
+        inner = 3.0 * self.units**3 * columns
         inputs = 8.0 * self.units * sum(column.size or self.size for column in schema.columns)
-        return OVERHEAD + 3 * rows * self.epochs * self.components * (inner + inputs)
+        steps = self.epochs * rows / min(256, max(32, rows // 25))
+        layers = STARTED * columns * steps
+        return OVERHEAD + layers + 3 * rows * self.epochs * self.components * (inner + inputs)
 
 
 @final

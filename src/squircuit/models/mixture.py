@@ -59,8 +59,9 @@ def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = 
 def _normalised(model: SquaredCircuit, precision: torch.dtype) -> tuple[Circuit, float]:
     """The circuit of a model and its log Z, which is 0 where it could be divided by Z.
 
-    Free weights of inputs are multiplied by Z^(−1/2d): every product in c has one of them for each of the d
-    variables. Z itself may be e^4000, and weights π_m / Z_m of several models would vanish beside each other.
+    Free weights of inputs are multiplied by Z^(−D/2d), D being how many of the d variables the layer is over:
+    every product in c has one of them for each variable, or block of them. Z itself may be e^4000, and
+    weights π_m / Z_m of several models would vanish beside each other.
     That is done where these weights serve nowhere else, and where Z is so far from 1 that it has to be.
     """
     circuit = model.circuit()
@@ -71,15 +72,18 @@ def _normalised(model: SquaredCircuit, precision: torch.dtype) -> tuple[Circuit,
         raise ParameterError(
             f"mixture: log Z of a model is {log_z}, so it has no density. Fix: leave it out, or train it."
         )
-    weights = {layer.weight for layer in circuit.inputs}
+    sizes = {(layer.weight, len(layer.scope)) for layer in circuit.inputs}
+    weights = {weight for weight, _ in sizes}
     elsewhere = {p for layer in circuit.layers for p in _other_parameters(layer)}
-    if weights & elsewhere or any(w is None or w.constraint is not Constraint.FREE for w in weights):
+    is_free = all(w is not None and w.constraint is Constraint.FREE for w in weights)
+    if weights & elsewhere or not is_free or len(sizes) > len(weights):
         return _moderate(circuit, log_z), log_z
-    factor = math.exp(-log_z / (2 * len(circuit.scope)))
-    exact = {circuit.parameter_name(w): double(circuit.value(w)) for w in weights if w is not None}
-    scaled = {
-        name: value * factor for name, value in exact.items()
-    }  # single precision may not hold the factor
+    factor = -log_z / (2 * len(circuit.scope))
+    scaled = {  # in double: single precision may not hold the factor
+        circuit.parameter_name(w): double(circuit.value(w)) * math.exp(size * factor)
+        for w, size in sizes
+        if w is not None
+    }
     return circuit.with_weights(scaled), 0.0
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from squircuit.execution.inputs import functions_gram, input_norms
 from squircuit.execution.plan import InputGroup, Slots
-from squircuit.families import MultivariateGaussian
+from squircuit.execution.unit_squares import log_squares_of_tables
+from squircuit.families import Categorical, MultivariateGaussian
 from squircuit.families.base import largest_scale
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.block_inputs import BlockInputs
@@ -168,6 +169,12 @@ class InputMessages:
 
     def _unit_squares(self, group: InputGroup, folds: Slots) -> Message:
         """|ℓ_k(x)|², each with a scale of its own, in units of the variables' references."""
+        if group.weight is not None and isinstance(group.family, Categorical) and not self.x.is_cuda:
+            weight = group_weight(self.snapshot, group, folds)
+            rows = weight[:, group.first_row : group.first_row + group.units]
+            logs = log_squares_of_tables(rows, self._columns(self.x, group, folds).long()).mT
+            held = torch.where(logs > -torch.inf, logs, 0.0).detach()
+            return Message((logs - held).exp().to(self.snapshot.root_shares.dtype), held)
         if group.weight is not None:
             return squared(self.vectors(group, folds))
         x = self._columns(self.x, group, folds)

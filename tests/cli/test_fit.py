@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.learning.members import GaussianMixture
 from squircuit.training.loop import Loop
 
 from .conftest import COLUMNS, NAMES, call, document, write_people
@@ -222,3 +223,22 @@ def test_columns_that_are_no_weights_are_refused_in_one_line(people, tmp_path):
     assert "line 2, column 'group': " in done.stderr
     done = call("fit", "digits", "--weights", "w", *out, code=2)
     assert "error: --weights: the data set 'digits' has none. Fix: leave the option out." in done.stderr
+
+
+def test_an_interrupted_search_saves_what_was_tried_and_says_so(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    np.savetxt(tmp_path / "points.csv", rows, delimiter=",", header="a,b", comments="")
+    ordinary, fits = GaussianMixture.fit, []
+
+    def fit(candidate, *rest):
+        fits.append(candidate)
+        if len(fits) == 7:  # of the second candidate, in its second fold
+            raise KeyboardInterrupt
+        return ordinary(candidate, *rest)
+
+    monkeypatch.setattr(GaussianMixture, "fit", fit)
+    done = call("fit", tmp_path / "points.csv", "--out", tmp_path / "m.safetensors", code=130)
+    assert "interrupted: the model is of what was tried until then" in done.stderr
+    notes = sq.load(tmp_path / "m.safetensors").notes["learn"]
+    assert notes["stopped"] == "interrupted"
+    assert {row["candidate"].split(", ")[0] for row in notes["members"]} == {"3 Gaussians"}

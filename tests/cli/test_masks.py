@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.cli.masks import image_mask
+from squircuit.cli.masks import image_mask, named_mask
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,14 @@ def test_random_masks_have_their_share_and_differ_from_row_to_row():
 def test_an_unknown_mask_is_refused(text):
     with pytest.raises(sq.ParameterError, match="Fix: "):
         image_mask(text, (4, 4), 1)
+
+
+def test_columns_are_missing_by_name_one_by_one_or_with_commas(model_file):
+    model = sq.load(model_file)
+    one_by_one = named_mask(model, ["height", "wind"], 2)
+    assert one_by_one.tolist() == [[False, False, True, True]] * 2
+    assert torch.equal(named_mask(model, ["height,wind"], 2), one_by_one)
+    with pytest.raises(
+        sq.ParameterError, match="--missing hight: no such column. Fix: did you mean 'height'"
+    ):
+        named_mask(model, ["wind,hight"], 1)

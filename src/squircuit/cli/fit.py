@@ -113,7 +113,11 @@ def fit(
         model.save(file, {"command": context.obj["command"], "data": data, **model.notes})
         report.say(f"held out  {loss_text(found['valid'])} nats a row, log Z {log_z_text(found['log_z'])}")
         report.say(f"saved  {file}")
-        return report.end(found | {"saved": str(file)})
+        report.end(found | {"saved": str(file)})
+        if found["stopped"] == "interrupted":
+            typer.echo("interrupted: the model is of what was tried until then", err=True)
+            raise typer.Exit(INTERRUPTED)
+        return
     if minutes is not None:
         raise ParameterError(
             f"--minutes {minutes:g} is for the search that tables get without options of a circuit. Fix: "
@@ -161,6 +165,7 @@ def _learnt(model: SquaredCircuit, data: str, source: Table) -> dict[str, Any]:
         "valid": -notes["score"],
         "log_z": model.log_partition().item(),
         "seconds": sum(row["seconds"] for row in notes["members"]),
+        "stopped": notes["stopped"],
         "members": [row for row in notes["members"] if row["share"] > 0],
     }
 

@@ -43,10 +43,11 @@ def image_mask(text: str, shape: tuple[int, ...], rows: int, seed: int = 0) -> T
 
 
 def named_mask(model: SquaredCircuit, texts: Sequence[str], rows: int, seed: int = 0) -> Tensor:
-    """What is missing in all rows: columns by name, or parts of images: (n, d)."""
+    """What is missing in all rows: columns by name, also several with commas, or parts of images: (n, d)."""
     names = schema_of(model).names
     missing = torch.zeros(rows, len(names), dtype=torch.bool)
-    for text in texts:
+    words = [word for text in texts for word in ([text] if text in names else text.split(","))]
+    for text in words:
         if text in names:
             missing[:, names.index(text)] = True
         elif is_image(model):

@@ -98,10 +98,10 @@ def learn(
     budget = Budget.of(table, minutes)
     chosen = candidates(table, members, budget.work)
     with Progress(chosen, table, enabled=progress) as shown:
-        tried = list(search.tried(chosen, budget, shown, told))
+        tried, stopped = search.run(chosen, budget, shown, told)
         shares = _weighed(search, tried)
         model = _model(search, tried, shares, shown)
-    model.notes = {"learn": _notes(table, search, tried, shares)}
+    model.notes = {"learn": _notes(table, search, tried, shares) | {"stopped": stopped}}
     shown.table(model.notes["learn"])
     return model
 
@@ -201,29 +201,30 @@ class _Search:
         """Each row is held out once, since there are few."""
         return self.valid is None and len(self.table) < few_rows(self.table)
 
-    def tried(
+    def run(
         self, chosen: Sequence[Candidate], budget: Budget, shown: Progress, told: Sequence[Callback]
-    ) -> Iterator[Tried]:
-        """Candidate by candidate, until the time is over, the user interrupts or a callback wants to stop."""
-        best = math.nan
+    ) -> tuple[list[Tried], str]:
+        """Candidate by candidate; what was tried, and why no more: all were, or what ended the search."""
+        best, tried = math.nan, list[Tried]()
         for number, candidate in enumerate(chosen):
             if number and budget.is_spent:
-                break
+                return tried, "the time was over"
             try:
                 found = self._try(candidate, self.seed + number)
             except KeyboardInterrupt:
                 if not number:
                     raise
-                break
+                return tried, "interrupted"
             scores = [one.scores.mean().item() for one in found if one.scores is not None]
             shown.tried(candidate, max(scores, default=None))
-            yield from found
+            tried += found
             score = max(scores, default=math.nan)
             best = max((one for one in (best, score) if not math.isnan(one)), default=math.nan)
             known = {"held_out": score, "best": best}
             seconds = time.monotonic() - budget.started
             if tell(told, Event("member", number + 1, len(chosen), seconds, known, candidate.name)):
-                break
+                return tried, "a callback"
+        return tried, "finished"
 
     def _try(self, candidate: Candidate, seed: int) -> list[Tried]:
         started, member = time.monotonic(), None

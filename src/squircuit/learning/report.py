@@ -105,4 +105,6 @@ def members_table(notes: Mapping[str, Any]) -> str:
         f"{len(kept)} of {len(every)} tried have a share; {notes['rows']} rows, {notes['columns']} columns, "
         f"weighed by {notes['held out']}"
     )
+    if notes.get("stopped", "finished") != "finished":
+        lines.append(f"not all candidates were tried: {notes['stopped']}")
     return "\n".join(lines)

@@ -97,10 +97,12 @@ def test_standard_output_on_a_full_disk_is_one_line_and_70(model_file):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes")
-def test_nobody_reading_is_no_error_and_says_nothing(model_file):
-    command = [sys.executable, "-m", "squircuit", "sample", str(model_file), "-n", "2000"]
-    env = os.environ | {"PYTHONPATH": SRC, "OMP_NUM_THREADS": "1"}
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_nobody_reading_is_no_error_and_says_nothing(model_file, buffered):
+    command = [sys.executable, "-m", "squircuit", "sample", str(model_file), "-n", "20000"]
+    env = os.environ | {"PYTHONPATH": SRC, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": buffered}
     child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline()
     child.stdout.close()  # as `| head` does when it has enough
     assert child.stderr.read() == ""
     assert child.wait(timeout=120) == 141

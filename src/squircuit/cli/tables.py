@@ -24,6 +24,8 @@ from squircuit.storage.words import one_line
 CSV = (".csv", ".tsv", ".txt")
 ARROW = (".parquet", ".pq", ".feather", ".arrow")
 TABLES = (*CSV, *ARROW, ".npy")
+PIECE = 2**16
+"""Bytes that are written to standard output at once."""
 
 
 def is_standard(path: Path | None) -> bool:
@@ -85,7 +87,8 @@ def decoded(model: SquaredCircuit, rows: Tensor, exact: Tensor | None = None) ->
 def write_bytes(path: Path | None, content: bytes) -> None:
     """The content of a file, or of standard output."""
     if path is None or is_standard(path):
-        typer.echo(content, nl=False)
+        for start in range(0, len(content), PIECE):  # an unbuffered write may end early without an error
+            typer.echo(content[start : start + PIECE], nl=False)
     else:
         replace(path, content)
 

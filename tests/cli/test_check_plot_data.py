@@ -51,7 +51,7 @@ def test_circuit_and_regions_are_drawn_as_the_library_draws_them(image_file, tmp
     call("plot", image_file, "--what", "circuit", "--out", tmp_path / "c.svg")
     call("plot", image_file, "--what", "regions", "--out", tmp_path / "r.svg")
     assert (tmp_path / "c.svg").read_text() == sq.load(image_file).draw()
-    expected = sq.regions.quad_tree((4, 4)).draw()
+    expected = sq.regions.quad_tree((4, 4)).draw([f"pixel{i}" for i in range(16)])
     assert titles((tmp_path / "r.svg").read_text()) == titles(expected)
 
 

@@ -45,7 +45,7 @@ class Queries:
     """
 
     structure: Circuit  #: without weights: variables and domains
-    schema: Schema | None  #: the columns of the table that the model is of
+    schema: Schema | None  # the columns of the table that the model is of
 
     if TYPE_CHECKING:  # what the model has, see StackedWeights and SquaredCircuit
 

@@ -34,11 +34,15 @@ def batches(snapshot: Snapshot, evidence: Evidence, together: bool = True) -> It
 def is_mixed(snapshot: Snapshot, evidence: Evidence) -> bool:
     """There are so many masks that rows are best computed by :mod:`squircuit.inference.upward.mixed`.
 
-    That has three steps a layer whatever the masks, and vectors of rows that need none.
+    That has three steps a layer whatever the masks, and vectors of rows that need none. Where gradients are
+    wanted it serves always: ways differ in gradients away from the manifold, and the gradient of a row must
+    not depend on the masks of the rows beside it, of which several processes have a part each.
     """
     if not snapshot.is_tree_of_sums or evidence.missing.stride(0) == 0:
         return False
-    packed = np.packbits(evidence.missing.cpu().numpy(), axis=1)
+    if torch.is_grad_enabled() and any(stack.requires_grad for stack in snapshot.stacks):
+        return True
+    packed = np.ascontiguousarray(np.packbits(evidence.missing.cpu().numpy(), axis=1))
     masks = len(np.unique(packed.view(np.dtype((np.void, packed.shape[1])))))
     shown = snapshot.schedule(torch.zeros_like(evidence.missing[:1]))
     step = STEP_COST.get(evidence.x.device.type, STEP_COST["cuda"])

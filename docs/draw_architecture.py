@@ -61,7 +61,7 @@ def picture() -> str:
 
 def box(folder: str, top: int) -> str:
     """A folder: its name and what it is."""
-    accent, name = colour(folder), folder + (".py" if folder == ERRORS else "/")
+    accent, name = colour(folder), shown(folder)
     return (
         f'<rect x="{LEFT}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="7" fill="{accent}" '
         f'fill-opacity="0.1" stroke="{accent}" stroke-width="1.3"/>'
@@ -89,6 +89,11 @@ def document(height: int, body: list[str]) -> str:
     card = '<rect width="100%" height="100%" rx="10" fill="#ffffff" stroke="#e2e8f0"/>'
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>', card, *body, "</svg>"]
     return "\n".join(lines) + "\n"
+
+
+def shown(name: str) -> str:
+    """A name of the contract as that of a file or a folder."""
+    return name + (".py" if (ROOT / "src" / "squircuit" / f"{name}.py").is_file() else "/")
 
 
 def contract_folders() -> list[str]:

@@ -89,5 +89,5 @@ def test_the_picture_of_the_folders_is_that_of_the_import_contract():
     assert drawing.PICTURE.read_text(encoding="utf-8") == drawing.picture(), fix
     table = (DOCS / "architecture.md").read_text(encoding="utf-8")
     for folder in drawing.contract_folders():
-        row = f"| `{folder}{'.py' if folder == drawing.ERRORS else '/'}` |"
+        row = f"| `{drawing.shown(folder)}` |"
         assert row in table, f"docs/architecture.md has no row for {folder}"

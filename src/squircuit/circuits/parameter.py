@@ -15,7 +15,7 @@ from squircuit.errors import ParameterError, StructureError
 
 
 class Constraint(StrEnum):
-    """Where the values of a parameter live."""
+    """The set in which the values of a parameter live."""
 
     SEMI_UNITARY = "semi-unitary"  #: W Wᴴ = I, property (U3) of the paper
     FREE = "free"  #: any numbers

@@ -99,7 +99,7 @@ def _completed_table(source: ArrowSource, schema: Schema, values: Words, gaps: M
 
 
 def _positions(source: Source, schema: Schema) -> list[int]:
-    """Where the columns of a model are in a file."""
+    """The positions in a file of the columns of a model."""
     return source.positions(schema.names if source.named else source.names)
 
 

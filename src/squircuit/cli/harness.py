@@ -95,7 +95,7 @@ def _experiments() -> dict[str, Path]:
 
 
 def _first_line(source: str) -> str:
-    """Of a module's docstring."""
+    """The first line of a module's docstring."""
     return source.removeprefix('"""').split("\n", 1)[0].removesuffix('"""')
 
 

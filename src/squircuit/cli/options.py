@@ -20,7 +20,7 @@ MODEL = ("units", "roots", "product", "tie", "size", "components", "trees", "par
 TRAINING = tuple(field.name for field in dataclasses.fields(TrainingConfig))
 TABLES = ("model", "training")
 MOST = {"units": 4096, "roots": 4096, "size": 1024, "components": 1024, "trees": 1024}
-"""Of options of the model; far below, memory is the limit, but to count so far would take for ever."""
+"""The largest options of a model; memory is the limit far below, but to count so far would take for ever."""
 LONGEST = 256
 """Entries of a list of an option, such as units by level, and characters of a text."""
 

@@ -46,7 +46,7 @@ def plot(
 
 
 def _history(path: Path) -> History:
-    """Of a run, or of the run that a model's file tells of."""
+    """The history of a run, or of the run that a model's file tells of."""
     if os.path.isdir(path):
         return RunFolder(path).history()
     notes = open_model(path, torch.device("cpu")).notes

@@ -182,7 +182,7 @@ def _show_warning(message: Warning | str, *place: Any, **more: Any) -> None:
 
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""Of commands whose arguments another program reads."""
+"""Settings of commands whose arguments another program reads."""
 
 app = typer.Typer(
     name="squircuit",

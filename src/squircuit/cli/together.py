@@ -28,13 +28,13 @@ from squircuit.training.distributed import is_joined
 SAID = "squircuit said"
 """The entry of the store that the process makes which says what went wrong."""
 MEETING = timedelta(minutes=5)
-"""As long processes wait for one another at the start."""
+"""How long processes wait for one another at the start."""
 ANSWER = timedelta(minutes=30)
-"""As long they wait in training, such as for process 0 to save; one that has ended is noticed at once."""
+"""How long they wait in training, such as for process 0 to save; one that has ended is noticed at once."""
 FIRST = timedelta(seconds=0.5)
-"""As long others leave it to process 0 to say what is wrong."""
+"""How long others leave it to process 0 to say what is wrong."""
 CAUSE = timedelta(seconds=2)
-"""As long those that only notice that another has ended leave it to that one to say why."""
+"""How long those that only notice that another has ended leave it to that one to say why."""
 
 LOOK = 0.05
 """Seconds between two looks for such a word."""

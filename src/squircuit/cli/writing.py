@@ -78,6 +78,6 @@ def write_completions(
 
 
 def _levels(model: SquaredCircuit) -> int | None:
-    """Of a pixel; None where it is not discrete."""
+    """The number of levels of a pixel; None where it is not discrete."""
     sizes = [domain.size for domain in model.structure.domains.values() if isinstance(domain, Finite)]
     return max(sizes, default=None)

@@ -100,12 +100,12 @@ class Batches:
 
     @property
     def weights(self) -> Weights | None:
-        """Of the rows that are given, in the order of the source: (≤ n,); None: all count alike."""
+        """Weights of the given rows, in the order of the source: (≤ n,); None: all count alike."""
         weights = self._rows.weights
         return None if weights is None else weights[weights > 0]
 
     def state_dict(self) -> dict[str, int]:
-        """Where the next batch comes from: epoch, and batches given in it."""
+        """The place of the next batch: the epoch, and how many batches of it were given."""
         return {"epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -146,7 +146,7 @@ class _Array:
         self.weights, self.length = weights, int(np.count_nonzero(weights))
 
     def _order(self, rng: np.random.Generator | None) -> Order | None:
-        """Of the rows, by their numbers in the source; None: as they are."""
+        """The order of the rows, by their numbers in the source; None: as they are."""
         order = rng.permutation(self.length) if rng else None
         if self.weights is None:
             return order

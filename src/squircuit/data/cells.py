@@ -29,7 +29,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 SEVERAL = (np.ndarray, list, tuple, dict, set, frozenset)
 """What holds several values, so that it is no cell."""
 LAST_CHARACTER, SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
-"""Of Unicode, and the codes before it that stand for no character by themselves."""
+"""The last character of Unicode, and the codes that stand for no character by themselves."""
 LONG = 80
 """Characters of a cell that a message shows."""
 NOT_KNOWN = frozenset({"NAType", "NaTType"})

@@ -28,7 +28,7 @@ MANY = 2**16
 REACH = 10.0
 """Scales from the mean within which all data seen shall lie: much further out Hermite functions are 0."""
 GONE, STRANGE = -1, -2
-"""In place of the number of a state."""
+"""What stands in place of the number of a state where a cell is empty, or has none."""
 DISCRETE = ("binary", "categorical", "count")
 
 

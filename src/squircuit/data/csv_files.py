@@ -33,7 +33,7 @@ MOST_LINE = 2**26
 BLANK, MOST_BLANK = frozenset({"\n", "\r\n", "\r"}), 2**20
 """Blank lines are passed over, but not for ever."""
 SOME_COLUMNS = 4
-"""From here on a first row of 0, 1, 2, … is no coincidence."""
+"""From this many columns on, a first row of 0, 1, 2, … is no coincidence."""
 
 
 @final

@@ -26,9 +26,9 @@ CHUNK = 1 << 18
 TIMEOUT = 30.0
 """Seconds without a byte before a mirror is given up."""
 MOST_SECONDS = 900.0
-"""For one file from one mirror, however steadily its bytes drip."""
+"""The longest that one file from one mirror may take, however steadily its bytes drip."""
 MOST_BYTES = 2**28
-"""Of one file; the largest here has 26 MB, decompressed 47 MB."""
+"""The size of the largest file that is taken; the largest here has 26 MB, decompressed 47 MB."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RemoteFile:
 
 
 def data_folder(folder: str | Path | None = None) -> Path:
-    """Where data sets lie: the argument, else ``$SQUIRCUIT_DATA``, else ``~/.cache/squircuit``.
+    """The folder of data sets: the argument, else ``$SQUIRCUIT_DATA``, else ``~/.cache/squircuit``.
 
     Example:
         >>> data_folder("somewhere").name
@@ -153,7 +153,7 @@ def _length(header: str | None) -> int:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """As a gzip file."""
+    """Write the content as a gzip file, in one step."""
     packed = content if content[:2] == b"\x1f\x8b" else gzip.compress(content, mtime=0)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from squircuit.errors import ParameterError
 FRAMES = ("pandas", "polars", "pyarrow")
 KNOWN = (*FRAMES, "numpy", "mapping")
 ALL = ""
-"""In place of the name of a column: an array has one type for all."""
+"""What stands in place of the name of a column: an array has one type for all."""
 
 
 @final

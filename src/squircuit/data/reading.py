@@ -20,7 +20,7 @@ from squircuit.storage.memory import free_bytes as memory
 from squircuit.storage.words import one_line, printable
 
 MOST_COLUMNS = 2**20
-"""Of a table: each has a name, a type and input functions of its own."""
+"""The most columns of a table: each has a name, a type and input functions of its own."""
 LONGEST = 500
 """Characters of the name of a column, as messages write it."""
 SMALL, RATIO = 2**26, 128

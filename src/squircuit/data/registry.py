@@ -22,7 +22,7 @@ from squircuit.families import Family
 Array = NDArray[Any]
 
 SEED = 0
-"""Of every random split and of the generators."""
+"""The seed of every random split and of the generators."""
 VALIDATION = 0.05
 POINTS = (20_000, 1_000, 5_000)
 """Train, validation and test points of the 2-D sets."""
@@ -96,7 +96,7 @@ def names() -> list[str]:
 
 
 def verify(name: str, folder: str | Path | None = None) -> dict[str, str]:
-    """For each file of a data set: "ok", "missing", or what is wrong with it. Nothing is downloaded.
+    """Say of each file of a data set "ok", "missing", or what is wrong with it. Nothing is downloaded.
 
     Example:
         >>> verify("nltcs", "/no/such/folder")["debd/nltcs.train.data.gz"]

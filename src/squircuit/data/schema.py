@@ -147,7 +147,7 @@ class Schema:
 
     @cached_property
     def _domains(self) -> Domains:
-        """Of the codes of the columns."""
+        """The domains of the codes of the columns."""
         return Domains([Finite(c.size) if c.is_discrete else Line() for c in self.columns])
 
     @cached_property

@@ -15,7 +15,7 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 FINEST, COARSEST = 6, -6
 """Decimals of the finest step, 10⁻⁶, and of the coarsest, 10⁶."""
 NONE = FINEST + 1
-"""In place of decimals: more than those of the finest step."""
+"""What stands for no number of decimals: more than those of the finest step."""
 STEPS = tuple(float(f"1e{-decimals}") for decimals in range(COARSEST, NONE))
 DOUBLE, SINGLE = 2.0**-50, 2.0**-24
 """Relative errors of numbers: of double precision with some rounding behind them, and of single precision."""
@@ -115,7 +115,7 @@ def decimals(values: Values, known: Mask, whole: Mask) -> list[Decimals]:
 
 
 def _decimals(numbers: Values, whole: Mask, error: float) -> NDArray[np.int64]:
-    """Of all numbers of each column, (d, n) → (d,): guessed from some, raised by each that does not fit."""
+    """Decimals that write all numbers of each column, (d, n) → (d,): guessed from some, raised by others."""
     stride = max(1, numbers.shape[1] // SAMPLE)
     found = _of_few(numbers[:, ::stride], error)
     for k in range(COARSEST, NONE):

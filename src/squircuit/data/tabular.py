@@ -47,7 +47,7 @@ FEATHER = frozenset({".feather", ".arrow"})
 NUMPY = frozenset({".npy", ".npz"})
 KNOWN = CSV | PARQUET | FEATHER | NUMPY
 MANY_ROWS = 10
-"""From here on texts that are all different are no coincidence."""
+"""From this many rows on, texts that are all different are no coincidence."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,7 +112,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         return np.stack(filled, axis=1)
 
     def _values(self, rows: Rows[NDArray[Any]]) -> list[NDArray[Any]]:
-        """For each column of the model what its missing cells become, (n,) each; elsewhere anything."""
+        """What the missing cells of each column of the model become, (n,) each; elsewhere anything."""
         columns = self._schema.columns
         kinds = [object if column.is_text else np.float64 for column in columns]
         values = [np.empty(len(rows), dtype=kind) for kind in kinds]

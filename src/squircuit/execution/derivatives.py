@@ -8,7 +8,7 @@ from squircuit.errors import SquircuitError
 
 
 def require_first() -> None:
-    """For a backward pass: refuse to be differentiated itself, as ``create_graph=True`` asks for."""
+    """Refuse that a backward pass be differentiated itself, as ``create_graph=True`` asks for."""
     if torch.is_grad_enabled():
         raise SquircuitError(
             "create_graph=True: derivatives of a model's derivatives are not there: its backward pass is "

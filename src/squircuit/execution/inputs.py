@@ -25,7 +25,7 @@ FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 
 
 def points(group: InputGroup, x: Tensor, columns: Tensor) -> Tensor:
-    """Where the families of a group are evaluated: (F, B), or (F, B, D) of blocks of D variables.
+    """The points at which a group evaluates its families: (F, B), or (F, B, D) for blocks of D variables.
 
     Args:
         group: the group, of F layers.

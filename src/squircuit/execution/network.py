@@ -205,7 +205,7 @@ class Network:
 
     @contextmanager
     def targets(self, branch: Branch, pools: Mapping[int, Tensor]) -> Iterator[list[Tensor]]:
-        """Where the gradients of a branch's factors go: their places, or room that is then added to them."""
+        """Tensors for the gradients of a branch's factors: their places, or room that is added later."""
         direct = [self._is_direct(width, slots) for width, slots in branch.factors]
         targets = [
             self.read(pools[width], slots) if at_once else torch.empty_like(self.read(pools[width], slots))

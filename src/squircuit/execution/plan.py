@@ -42,7 +42,7 @@ class Stack:
 @final
 @dataclass(frozen=True)
 class Use:
-    """Where a group finds its weights: a stack, and the row of it for each fold.
+    """The place where a group finds its weights: a stack, and the row of it for each fold.
 
     ``index`` None means fold f uses entry f; an empty tuple that all folds share entry 0 (tied layers).
     """

@@ -22,7 +22,7 @@ def tf32(allowed: bool) -> Iterator[None]:
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """On a CPU, numbers too small for their exponent count as 0; the setting of before is put back.
+    """Let a CPU count numbers too small for their exponent as 0; the setting of before is put back.
 
     Gradients of the roots that have no share in a row are such numbers, and each costs a hundred cycles.
     """
@@ -35,7 +35,7 @@ def flushed_denormals() -> Iterator[None]:
 
 
 def double(value: Tensor) -> Tensor:
-    """To double precision, real or complex."""
+    """Convert a tensor to double precision, real or complex."""
     return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 

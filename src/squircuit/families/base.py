@@ -266,12 +266,12 @@ class Family(InputFunctions):
         return 1
 
     def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """To be overridden where functions vanish far out: here s = 0."""
+        """Functions and their scales s; a family overrides it where functions vanish far out, here s = 0."""
         functions = self._functions(x, values)
         return functions.to(dtype.to_complex() if functions.is_complex() else dtype), torch.zeros_like(x)
 
     def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
-        """To be overridden where scales differ."""
+        """Functions with a scale each; a family overrides it where the scales differ."""
         functions, scale = self._scaled_functions(x, values, x.dtype)
         return functions, scale[..., None].expand(functions.shape)
 
@@ -316,7 +316,7 @@ class Family(InputFunctions):
         )
 
     def extents(self, values: Values | None = None) -> Tensor:
-        """Where functions are not tiny, each by itself or several together: float64 (m, 2), low and high."""
+        """Intervals where functions are not tiny, each alone or several together: float64 (m, 2)."""
         return self.breakpoints(values)[[0, -1]].unsqueeze(0)
 
     def pieces(self, values: Values | None = None) -> Tensor:
@@ -355,7 +355,7 @@ def largest_scale(scales: Tensor, dim: int | tuple[int, ...]) -> Tensor:
 
 
 def device_of(*mappings: Values | None) -> torch.device:
-    """Where the values live; the CPU if there are none."""
+    """The device of the values; the CPU if there are none."""
     tensors = (tensor for values in mappings if values for tensor in values.values())
     return next((tensor.device for tensor in tensors), torch.device("cpu"))
 

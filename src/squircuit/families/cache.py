@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def kept(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """As ``lru_cache``, for functions that make tensors.
+    """Cache like ``lru_cache``, for functions that make tensors.
 
     What is kept outlives the caller's mode: made in ``torch.inference_mode``, it could not be trained through
     later. ``torch.compile`` sees the result alone, since tracing would lose the cache; its decorator for that

@@ -108,7 +108,7 @@ class Hermite(Family):
 
     @property
     def _edge(self) -> float:
-        """Where the last function stops oscillating, in units of t."""
+        """The point at which the last function stops oscillating, in units of t."""
         return math.sqrt(2 * self.size - 1)
 
     def _placed(self, like: Tensor, values: Values) -> tuple[Tensor, Tensor]:

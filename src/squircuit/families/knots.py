@@ -127,7 +127,7 @@ def _points(values: ArrayLike, weights: ArrayLike | None) -> tuple[Numbers, Numb
 
 
 def _candidates(points: Numbers, rows: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
-    """Where intervals may end, (m,), and how many rows lie below each: between values, and around spikes."""
+    """Points where intervals may end, between values and around spikes, and rows below each: (m,)."""
     half = _step(points) / 2
     middles = points[:-1] + np.diff(points) / 2
     spikes = points[rows >= max(COMMON * rows.sum(), 2 * LEAST)]
@@ -173,7 +173,7 @@ def _cut(edges: Numbers, below: Numbers, first: NDArray[np.int64], most: int, fi
 
 
 def _best_cut(edges: Numbers, below: Numbers, finest: float) -> tuple[float, int]:
-    """By how much the best cut of an interval raises the log-likelihood, and at which of the edges."""
+    """The gain in log-likelihood of the best cut of an interval, and at which of the edges it is."""
     rows, widths = (np.stack([a[1:-1] - a[0], a[-1] - a[1:-1]]) for a in (below, edges))  # (2, m − 2)
     allowed = ((widths >= finest) & ((rows >= LEAST) | (rows == 0))).all(axis=0)
     if not allowed.any():

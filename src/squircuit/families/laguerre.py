@@ -93,7 +93,7 @@ class Laguerre(Family):
 
     @property
     def _edge(self) -> float:
-        """Where the last function stops oscillating, in units of √t."""
+        """The point at which the last function stops oscillating, in units of √t."""
         return math.sqrt(4 * self.size - 2)
 
     def _scale(self, like: Tensor, values: Values) -> Tensor:

@@ -101,7 +101,7 @@ class Monotone:
 
     @property
     def domain(self) -> Domain:
-        """Where t is defined: the line, or the interval of the knots."""
+        """The set on which t is defined: the line, or the interval of the knots."""
         return Line() if self.tails is not None else Interval(self.knots[0], self.knots[-1])
 
     @property
@@ -204,7 +204,7 @@ def _pieces(t: Monotone) -> tuple[tuple[float, ...], ...]:
 
 @kept(1024)
 def _singularities(t: Monotone, device: torch.device) -> Tensor:
-    """Where t or √t′ of each piece, continued to the complex plane, is not analytic: (K + 1, 4), with tails.
+    """Points of the complex plane where t or √t′ of each piece is not analytic: (K + 1, 4), with tails.
 
     Of a spline these are the poles of t and the zeros of t′, roots of quadratics in θ; of a bent tail it is
     the point where the logarithm ends.

@@ -52,7 +52,7 @@ FAMILIES: tuple[type[InputFunctions], ...] = (
 )
 
 NAMES_OF_BEFORE: dict[str, type[InputFunctions]] = {"Together": Concatenated}
-"""In files that were written when a class was called otherwise."""
+"""Names in files that were written when a class was called otherwise."""
 MIXED = (Orthonormalised.__name__, OrthonormalisedBlock.__name__)
 
 

@@ -16,7 +16,7 @@ from squircuit.families.domain import Domain
 from squircuit.families.monotone import Monotone
 
 FARTHEST = 1e75
-"""Where functions may live: fourth powers are numbers still."""
+"""The farthest that functions may live: fourth powers are numbers still."""
 
 
 @final

@@ -342,7 +342,7 @@ def _starts(parts: list[Coordinate], rows: int) -> tuple[Tensor, Tensor]:
 
 @kept(256)
 def _tops_of_slope(transform: Any) -> tuple[Tensor, Tensor]:
-    """Where t′ is higher than beside it, the highest of these, and how far the points beside them are."""
+    """Points where t′ is higher than beside them, the highest of these, and how far their neighbours are."""
     knots = torch.tensor(transform.knots, dtype=torch.float64)
     x = torch.cat([knots, (knots[1:] + knots[:-1]) / 2]).sort().values
     _, slope = transform.forward(x)

@@ -109,7 +109,7 @@ class Normalisation:
         return not all(part.keeps(kept) and part.u1 and part.u2 for part in crossed)
 
     def joined_roots(self, kept: Kept, always: bool = False) -> list[bool]:
-        """Of each root layer, whether queries join the layers below it.
+        """Whether queries join the layers below each root layer.
 
         False: no sum has several inputs, or cross terms vanish while a variable is marginalised (U1, U4).
         True: they count, and the circuit is structured-decomposable. Otherwise marginals are not tractable.

@@ -14,18 +14,18 @@ from squircuit.learning.members import Candidate, GaussianMixture, Tree
 KINDS = ("mixtures", "trees")
 """Kinds of candidates."""
 ROWS_A_COMPONENT = 4
-"""At least, on average."""
+"""The least rows of a component, on average."""
 FEW_ROWS = 4000
 """Below, every row is held out once, in one of the folds; above, a part of the rows is."""
 FEW_DISCRETE_ROWS = 1000
 """Likewise, where no column is a number: candidates cost more, and one start differs more from another."""
 FOLDS = 5
 WIDTHS = (1.0, 1.5, 2.5)
-"""Of few rows Gaussians are too narrow: how much wider they take part."""
+"""How much wider Gaussians of few rows take part, as they are too narrow."""
 OF_TREES = (("average", 0.99), ("lr_free", 0.05))
 """Training of trees whose columns are all discrete."""
 RANK = 3
-"""Of covariances of low rank."""
+"""The rank of covariances of low rank."""
 JOINT = 512
 """States of discrete columns that are seen as one, at most."""
 JOINT_OF_FEW = 64
@@ -67,7 +67,7 @@ def _affordable(made: Sequence[Candidate], table: Table, work: float) -> Iterato
 
 
 def _small(table: Table) -> list[Candidate]:
-    """For tables of some hundred rows: few components, strong priors, and some of every kind."""
+    """Candidates for some hundred rows: few components, strong priors, and some of every kind."""
     rows = len(table) * 4 // 5
     if not has_numbers(table):
         counts = [count for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows]
@@ -99,7 +99,7 @@ def _small(table: Table) -> list[Candidate]:
 
 
 def _large(table: Table) -> list[Candidate]:
-    """For tables of thousands of rows: many components, and as many knots as the columns ask for."""
+    """Candidates for thousands of rows: many components, as many knots as the columns ask for."""
     if not has_numbers(table):
         by_em = [GaussianMixture(count, prior=0.3) for count in (50, 20) if count * 20 <= len(table)]
         return [*(LatentMixture(count) for count in (8, 4)), *by_em, LatentMixture(16)]
@@ -176,7 +176,7 @@ def _alternating(mixtures: Sequence[Candidate], trees: Sequence[Candidate], rows
 
 
 def few_rows(table: Table) -> int:
-    """Of fewer rows each is held out once."""
+    """The number of rows below which each row is held out once."""
     return FEW_ROWS if has_numbers(table) else FEW_DISCRETE_ROWS
 
 

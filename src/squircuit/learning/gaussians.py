@@ -85,7 +85,7 @@ class Gaussians(ABC):
     @property
     @abstractmethod
     def covariances(self) -> Tensor:
-        """As `MixtureFit` has them."""
+        """Covariances as `MixtureFit` has them."""
 
     @property
     def loadings(self) -> Tensor | None:
@@ -237,7 +237,7 @@ class LowRank(Full):
 
     @classmethod
     def of(cls, means: Tensor, variances: Tensor, factors: Tensor) -> Self:
-        """From what defines them."""
+        """Make the Gaussians from what defines them."""
         return cls(means, torch.diag_embed(variances) + factors @ factors.mT, variances, factors)
 
     def updated(self, moments: Moments, prior: Prior) -> Self:

@@ -35,9 +35,9 @@ BLOCK = 2**22
 STRENGTHS = (64.0, 16.0, 4.0, 2.0)
 """α, rows of each component that the decoder counts as in EM; tried in this order while it helps."""
 ITERATIONS = 8
-"""Of EM, at most, for each of them."""
+"""The most iterations of EM for each of them."""
 REFITS = 2
-"""Of EM on all rows."""
+"""Iterations of EM on all rows."""
 GAIN = 1e-4
 """Nats a row on validation rows, below which EM ends."""
 SPREAD = 0.1
@@ -49,7 +49,7 @@ STARTED = 2.4e7
 REFINED = 4
 """Iterations of EM that are counted as work: there are more, but they are large products of matrices."""
 STEPS = 4000
-"""Of a training, but at most `MOST_EPOCHS`."""
+"""Steps of a training, of at most `MOST_EPOCHS`."""
 MOST_EPOCHS = 60
 CHECKS = 20
 """How often the validation rows are looked at; three without gain end the training."""
@@ -74,7 +74,7 @@ class States:
 
     @classmethod
     def of(cls, layout: Layout, rows: Rows[Any], device: torch.device) -> Self:
-        """From rows as tables have them."""
+        """Make the states from rows as tables have them."""
         _, states = layout.split(rows, device)
         given = np.ones(len(states)) if rows.weights is None else rows.weights
         weight = torch.as_tensor(given).to(device, torch.float32)
@@ -356,7 +356,7 @@ def _refined(decoded: Tensor, rows: States, held: States) -> tuple[MixtureFit, f
 
 
 def _frequencies(rows: States) -> Tensor:
-    """Of all states, (Σ states,), with one row of uniform states added."""
+    """Frequencies of all states, (Σ states,), with one row of uniform states added."""
     sizes = list(rows.layout.categories.values())
     counts = rows.counts(rows.weight[:, None] * rows.total)[0]
     return torch.cat([(part + 1 / len(part)) / (part.sum() + 1) for part in torch.split(counts, sizes)])

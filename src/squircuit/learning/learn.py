@@ -123,7 +123,7 @@ class Budget:
 
     @classmethod
     def of(cls, table: Table, minutes: float | None) -> Budget:
-        """As the user says, or by the cells: 75 seconds up to 400,000, eight minutes from 3,000,000 on."""
+        """The user's budget, or one by the cells: 75 s up to 400,000, eight minutes from 3,000,000 on."""
         if minutes is None:
             return cls(60 * min(8.0, max(1.25, table.rows.size / 4e5)))
         if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
@@ -253,7 +253,7 @@ class _Search:
         return scores
 
     def held_weights(self) -> Any:
-        """Of the held-out rows, in the order of the scores."""
+        """Weights of the held-out rows, in the order of the scores."""
         if self.valid is not None:
             return self.valid.weights
         if self.has_folds or self.table.cells.weights is None:

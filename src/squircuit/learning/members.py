@@ -28,9 +28,9 @@ from squircuit.training import Processes, fit
 REFITS = 10
 """Iterations of EM on all rows, from what was found on some of them."""
 STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
-"""Of EM: later than its defaults."""
+"""Options of EM that stop later than its defaults."""
 ITERATIONS = 100
-"""Of EM that a mixture takes, about."""
+"""Iterations of EM that a mixture takes, about."""
 LOOKED_UP = 1
 """Multiplications for each row and component in whose time a state is looked up and counted."""
 OVERHEAD = 6e8
@@ -60,7 +60,7 @@ class Member(ABC):
 
     @abstractmethod
     def model(self) -> SquaredCircuit:
-        """As a squared circuit."""
+        """The member as a squared circuit."""
 
 
 class Candidate(ABC):
@@ -377,7 +377,7 @@ class TreeMember(Member):
         return log_probs(self.trained, *rows.to(self.trained.device))
 
     def refitted(self, table: Table, seed: int) -> TreeMember:
-        """As it is: another epoch on a tenth more rows would cost as much as all that came before."""
+        """Return it as it is: an epoch on a tenth more rows would cost as much as all before."""
         return self
 
     def widened(self, width: float) -> TreeMember:

@@ -49,7 +49,7 @@ class Table:
         weights: Tensor | None,
         device: torch.device | str | None,
     ) -> Self:
-        """From rows and their weights; rows of weight 0 are left out."""
+        """Make the start from rows and their weights; rows of weight 0 are left out."""
         found = rows.x if isinstance(rows, Rows) else rows
         here = found.device if isinstance(found, Tensor) else torch.device("cpu")
         x, states = layout.split(rows, torch.device(device or here))
@@ -110,14 +110,14 @@ class Table:
         return float(self.weight @ ((~self.x.isnan()).double() @ self.log_scale) / self.weight.sum())
 
     def covariance(self, components: int) -> Tensor:
-        """Of all rows, K^(2/D) times smaller, as of K pieces of equal volume. Missing cells are means."""
+        """The covariance of all rows, K^(2/D) times smaller, as of K pieces. Missing cells are means."""
         weight, x = self.weight[:, None] / self.weight.sum(), self.x.nan_to_num(nan=0.0)
         eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
         pooled: Tensor = x.mT @ (x * weight) + 1e-6 * eye
         return pooled / math.pow(components, 2 / max(x.shape[1], 1))
 
     def frequencies(self) -> Tensor:
-        """Of all states, (Σ states,), with one row of uniform states added."""
+        """Frequencies of all states, (Σ states,), with one row of uniform states added."""
         counts = self.weight @ self.layout.indicators(self.states)
         parts = torch.split(counts, list(self.layout.categories.values())) if self.layout.states else ()
         return torch.cat([counts[:0], *((part + 1 / len(part)) / (part.sum() + 1) for part in parts)])

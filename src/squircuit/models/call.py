@@ -21,7 +21,7 @@ import torch
 from squircuit.models.weights import StackedWeights
 
 FAR = 1e-4
-"""From the manifold: further than weights that rounding, or another precision, has moved."""
+"""A distance from the manifold further than rounding, or another precision, moves weights."""
 
 
 @final

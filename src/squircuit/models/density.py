@@ -44,7 +44,7 @@ class Density:
         self._forms: dict[tuple[bool, ...], CompiledStructure] = {}  # made by the first query
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: ways to answer queries are made anew."""
+        """The state of copies and pickles, in which ways to answer queries are made anew."""
         return {**self.__dict__, "_forms": {}}
 
     # ------------------------------------------------------------------ log p
@@ -191,7 +191,7 @@ class Density:
         return form.joined(self.structure.with_weights(values), shares)
 
     def _as_it_is(self, weights: StackedWeights, real: torch.dtype) -> Snapshot:
-        """For rows that lack nothing, whose value is that of the circuit whatever its structure."""
+        """A snapshot for rows that lack nothing: their value is the circuit's whatever its structure."""
         shares, values = weights.log_root_shares(real).exp(), weights.family_values
         return self._form(self._apart).direct(weights.stacks(real), shares, values, False)
 
@@ -207,7 +207,7 @@ class Density:
 
 
 def _attached(log_p: Tensor, weights: StackedWeights) -> Tensor:
-    """With a gradient of zero, where rows show nothing and no weight was needed: batches may be such."""
+    """Give log p a gradient of zero where rows show nothing and no weight was needed: batches may be such."""
     if log_p.requires_grad or not torch.is_grad_enabled():
         return log_p
     learnt = [p for p in weights.parameters() if p.requires_grad and p.numel()]

@@ -19,7 +19,7 @@ from squircuit.models.weights import LOGITS
 from squircuit.storage.words import one_line, without_fix
 
 MOST_AXES = 64
-"""Of an array of NumPy, and so of an image."""
+"""The most axes of an array of NumPy, and so of an image."""
 
 
 def load(path: str | PathLike[str], device: torch.device | str | int | None = None) -> SquaredCircuit:

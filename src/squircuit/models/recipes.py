@@ -23,19 +23,19 @@ from squircuit.storage.memory import require_memory
 Parts: TypeAlias = Literal[2, 4]
 
 UNITS = (8, 4)
-"""Where none are given: the first with no more real parameters than the data has cells, else the last."""
+"""Units by default: the first with no more real parameters than there are cells, else the last."""
 IMAGE_UNITS = {2: (32, 16, 8, 4), 4: UNITS}
 """The same choice for images, by the number of parts that a block is merged of."""
 FEW_ROWS = 2000
 """Tables with fewer get the last of these in any case."""
 FUNCTIONS = ((4000, 24), (FEW_ROWS, 16), (300, 12), (0, 8))
-"""Of columns that are not discrete: for this many rows or more, how many functions."""
+"""How many functions a column that is not discrete has, for this many rows or more."""
 TRANSFORMED = ((FEW_ROWS, 16), (300, 6), (0, 4))
 """The same after a map that is fitted to the column, whose shape is then known without them."""
 ROOTS = 4
 """Root units where none are given: a mixture of squares fits better than one (docs/models.md)."""
 COPIES = 2
-"""Of the weights in double precision that are in memory at once when a model is made."""
+"""Copies of the weights in double precision that are in memory at once when a model is made."""
 MOST_TREES = 1024
 
 

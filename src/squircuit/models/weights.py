@@ -266,7 +266,7 @@ class StackedWeights(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self._zero.device
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
@@ -289,7 +289,7 @@ class StackedWeights(nn.Module):
         return self
 
     def double(self) -> Self:
-        """To double precision."""
+        """Convert the model to double precision."""
         return self.to(torch.float64)
 
     def half(self) -> Self:
@@ -301,5 +301,5 @@ class StackedWeights(nn.Module):
         return self.to(torch.bfloat16)
 
     def float(self) -> Self:
-        """To single precision."""
+        """Convert the model to single precision."""
         return self.to(torch.float32)

@@ -20,7 +20,7 @@ from squircuit.optim.stacks import Stacks, grouped, real_view
 
 Params = Iterable[Tensor] | Iterable[dict[str, Any]]
 NEAR = 0.75
-"""From the manifold: what methods go on from."""
+"""The largest distance from the manifold that methods go on from."""
 DEFAULTS = {
     "free_lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-8, "second_moment": "matrix",
     "weight_decay": 0.0,

@@ -18,7 +18,7 @@ MANY = 24
 FEW = 3
 """Steps that are enough for singular values within 10⁻³ of 1: weights that a feasible method has left."""
 FAR = 1e-9
-"""From the manifold, in double precision: Newton–Schulz has not got there."""
+"""A distance from the manifold, in double precision, that says that Newton–Schulz has not got there."""
 
 
 def is_constrained(parameter: Tensor) -> bool:

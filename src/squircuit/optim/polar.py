@@ -26,9 +26,9 @@ LARGEST = 100.0
 """Rates above count as this. Far above, X − ηR would lose all digits where R, the tangent part of the
 momentum, is a small difference of large numbers; more than ``trust`` is not moved in any case."""
 NUMBERS = 1 << 25
-"""Of nearly square weights that are moved at once; more would only need more memory."""
+"""Numbers in nearly square weights that are moved at once; more would only need more memory."""
 LAST_STEPS = {torch.float32: 1, torch.float64: 2}
-"""Of Newton–Schulz after the polynomial: each squares its error of 10⁻⁴."""
+"""Steps of Newton–Schulz after the polynomial: each squares its error of 10⁻⁴."""
 
 
 @final

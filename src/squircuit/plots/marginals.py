@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS, MOST = 4, 100
 POINTS = 400
-"""At which a density is drawn."""
+"""The number of points at which a density is drawn."""
 LABELS, LETTERS = 12, 14
 """So many numbers are written below bars, of more only some; names with more letters are turned."""
 
@@ -80,7 +80,7 @@ def _draw(axes: Axes, model: SquaredCircuit, found: Marginals, v: int) -> None:
 
 
 def _draw_bars(axes: Axes, states: list[object], values: Tensor) -> None:
-    """At their numbers where these are consecutive, as those of counts are, else side by side with names."""
+    """Draw states at their numbers where these are consecutive, else side by side with names."""
     start = states[0] if isinstance(states[0], int) else 0
     places = list(range(start, start + len(states)))
     axes.bar(places, values.tolist(), width=0.8, color=GREEN)
@@ -91,7 +91,7 @@ def _draw_bars(axes: Axes, states: list[object], values: Tensor) -> None:
 
 
 def _states(model: SquaredCircuit, v: int, points: Tensor) -> list[object]:
-    """In the words of the table, else 0, 1, …"""
+    """The states in the words of the table, else 0, 1, …"""
     if model.schema is None:
         return [int(point) for point in points]
     return [model.schema.columns[v].decode(float(point)) for point in points]

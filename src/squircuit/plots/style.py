@@ -48,7 +48,7 @@ def dress(axes: Axes) -> Axes:
 
 
 def framed(axes: Axes) -> Axes:
-    """Without ticks, in a thin frame, for a picture."""
+    """Put a picture into a thin frame, without ticks."""
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=True, color=FAINT, linewidth=0.6)

@@ -95,7 +95,7 @@ def is_basis_decomposable(circuit: Circuit, over: Iterable[int] | None = None) -
 
 
 def too_large(circuit: Circuit, name: str) -> Verdict | None:
-    """Not decided, where some layer has too many units to go through: a small text can ask for 8⁹ of them."""
+    """Say "not decided" where a layer has too many units to go through: a text can ask for 8⁹."""
     for layer in circuit.layers:
         if layer.units > UNITS_LIMIT:
             reason = f"it has {layer.units} units, too many to go through one by one"

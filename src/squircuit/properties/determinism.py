@@ -93,7 +93,7 @@ def _by_supports(circuit: Circuit, undecided: list[Sum]) -> Verdict:
 
 
 def _separated(layer: Sum, supports: dict[Layer, Supports], edges: Tensor) -> bool:
-    """For some variable, no value is in the support of two inputs."""
+    """Whether for some variable no value is in the support of two inputs."""
     for variable in layer.scope:
         stacked = torch.cat([supports[item][variable] for item in layer.inputs])[edges]
         if stacked.sum(dim=0).max() <= 1:
@@ -102,7 +102,7 @@ def _separated(layer: Sum, supports: dict[Layer, Supports], edges: Tensor) -> bo
 
 
 def _supports(circuit: Circuit) -> dict[Layer, Supports]:
-    """For every unit and variable, values outside which the unit is certainly zero."""
+    """The values of every variable outside which a unit is certainly zero, for every unit."""
     known: dict[Layer, Supports] = {}
     for layer in circuit.layers:
         if isinstance(layer, Input):

@@ -181,7 +181,7 @@ def _independent_groups(layer: Sum, edges: Tensor) -> list[tuple[Layer, ...]]:
 
 
 def _all(conditions: list[Tensor], rows: Tensor) -> Tensor:
-    """At which rows all of some conditions (n,) hold: booleans (n, 1, 1)."""
+    """Whether all of some conditions (n,) hold, by row: booleans (n, 1, 1)."""
     return torch.stack([torch.ones(len(rows), dtype=torch.bool), *conditions]).all(dim=0).reshape(-1, 1, 1)
 
 

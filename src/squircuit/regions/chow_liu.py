@@ -152,7 +152,7 @@ def _indicator(codes: Codes, code: int, equal: bool = True) -> npt.NDArray[np.fl
 
 
 def _count(left: npt.NDArray[np.floating[Any]], right: npt.NDArray[np.floating[Any]]) -> Floats:
-    """For each pair of columns the number of rows where both indicators are one."""
+    """The number of rows where both indicators are one, for each pair of columns."""
     return (left.T @ right).astype(np.float64)
 
 

@@ -97,7 +97,7 @@ def as_path(path: str | PathLike[str]) -> Path:
 
 
 def _require_replaceable(file: Path) -> None:
-    """To rename a file onto a device would remove the device."""
+    """Refuse a device as the target: to rename a file onto it would remove it."""
     if file.is_dir():
         raise FormatError(f"{file}: a folder is there. Fix: pass the name of a file.")
     if file.exists() and not file.is_file():

@@ -43,7 +43,7 @@ else:
 
 @final
 class FolderLock:
-    """Only one process, and in it one thread, works in a folder at a time.
+    """A lock by which one process, and in it one thread, works in a folder at a time.
 
     Args:
         folder: that is there; while the lock lasts it holds the file .lock with the number of the process.

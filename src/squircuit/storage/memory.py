@@ -12,7 +12,7 @@ GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
-"""Where Linux says what a container may use, and what it uses."""
+"""The files in which Linux says what a container may use, and what it uses."""
 
 
 def free_bytes() -> int | None:

@@ -45,7 +45,7 @@ ENDS = ("running", "interrupted", "finished", "early stopping: ", "stopped by a 
 
 @dataclass
 class State:
-    """Where a run is; with the tensors of `Loop`, all that a resumed run needs.
+    """How far a run is; with the tensors of `Loop`, all that a resumed run needs.
 
     Args:
         epoch: epochs done.

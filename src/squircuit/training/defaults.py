@@ -12,13 +12,13 @@ from squircuit.training.config import TrainingConfig
 from squircuit.training.feed import Feed, Stream
 
 STEPS = 1500
-"""Of a training run by default, if early stopping does not end it before."""
+"""Steps of a training run by default, if early stopping does not end it before."""
 EPOCHS = (10, 200)
-"""At least and at most, by default."""
+"""The least and the most epochs by default."""
 BATCHES = ((10_000, 256), (3_000, 128), (500, 64), (0, 32))
-"""For more rows than this, the batch."""
+"""The size of a batch, where there are more rows than this."""
 LEAST_PATIENCE = 10
-"""And a quarter of all epochs: while the learning rate is large, validations are noisy."""
+"""The least patience, where a quarter of all epochs is less: at large rates, validations are noisy."""
 
 
 def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> TrainingConfig:
@@ -34,7 +34,7 @@ def resolve(config: TrainingConfig, model: SquaredCircuit, train: Feed) -> Train
 
 
 def _epochs(steps: int) -> int:
-    """By how many steps an epoch has."""
+    """The number of epochs, by how many steps an epoch has."""
     least, most = EPOCHS
     return min(most, max(least, math.ceil(STEPS / steps)))
 

@@ -19,7 +19,7 @@ from squircuit.training.processes import Processes
 from squircuit.training.steps import weighted
 
 Weights = dict[str, Tensor]
-"""By the names that the model gives them."""
+"""Weights by the names that the model gives them."""
 
 
 class Scores(NamedTuple):
@@ -71,7 +71,7 @@ def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
 
 
 def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:
-    """Of a unitary model."""
+    """Warn where the weights of a unitary model have left the manifold."""
     if not scores.normalised:
         fix = (
             "a smaller lr"
@@ -132,7 +132,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """After step t, from 0."""
+        """Update the average after step t, which counts from 0."""
         decay = min(self._decay, (1 + step) / (10 + step))
         averages = [real_view(value) for value in self.weights.values()]
         present = [real_view(parameter.detach()) for parameter in self._model.parameters()]

@@ -68,7 +68,7 @@ class Data(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Target:
-    """Where rows go: onto a device, as numbers of a type, once each cell is in its domain.
+    """The device and the type of numbers that rows go to, once each cell is in its domain.
 
     Args:
         name: of the data, for errors.
@@ -157,7 +157,7 @@ class Stream(Feed):
         yield from map(self._moved, self._source.all())
 
     def fingerprint(self) -> str:
-        """Of the number of batches and of the first one."""
+        """A fingerprint of the number of batches and of the first one."""
         return _digest(next(self.blocks()), self._source.key)
 
     def _moved(self, rows: HostRows) -> Batch:
@@ -198,7 +198,7 @@ class Indexed(Feed):
         return self._read(parts, [(number,) for number in range(len(parts))])
 
     def fingerprint(self) -> str:
-        """Of the numbers of all rows, of their weights, and of the first ones."""
+        """A fingerprint of the numbers of all rows, of their weights, and of the first ones."""
         more = [part for part in (self._index, self._weights) if part is not None]
         return _digest(next(self.blocks()), " ".join(hashlib.sha256(part.data).hexdigest() for part in more))
 

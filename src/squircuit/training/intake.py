@@ -143,7 +143,7 @@ def _way(source: Any) -> str:
 
 
 class _Intake:
-    """Where data enters: checked, and in the types that the model takes."""
+    """The place where data enters: it is checked, and gets the types that the model takes."""
 
     def __init__(self, model: SquaredCircuit) -> None:
         self._device, self._domains = model.device, model.structure.column_domains

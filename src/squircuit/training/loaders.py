@@ -114,7 +114,7 @@ class Loader(Streamed):
         )
 
     def _sizes(self) -> list[int]:
-        """Of the batches of an epoch."""
+        """The sizes of the batches of an epoch."""
         loader, batch = self._loader, self._loader.batch_size
         if batch is None or isinstance(loader.dataset, IterableDataset):
             return [len(self._rows(found).x) for found in self._read(*PLACES)]
@@ -145,7 +145,7 @@ class Loader(Streamed):
 
 
 END: Any = object()
-"""After the last batch."""
+"""What comes after the last batch."""
 
 
 @final
@@ -222,7 +222,7 @@ def require_shape(shape: tuple[int, ...], width: int, name: str) -> None:
 
 
 def in_full(rows: NDArray[Any]) -> NDArray[Any]:
-    """As a type that torch computes with."""
+    """Rows in a type that torch computes with."""
     if rows.dtype.kind == "f":
         return rows.astype(np.float64 if rows.dtype.itemsize > 4 else np.float32)
     return rows.astype(np.int64)

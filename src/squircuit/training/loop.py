@@ -261,7 +261,7 @@ class Loop:
         return retracted(self.model) if self.model.needs_manifold else None
 
     def _is_better(self, loss: float | None) -> bool:
-        """Without validation data the last weights are the best; the first finite or infinite loss is."""
+        """Whether a loss is the best so far; without validation data (None) the last weights are."""
         if loss is None or self.state.best_epoch == 0:
             return loss is None or not math.isnan(loss)
         return loss < self.state.best
@@ -292,7 +292,7 @@ class Loop:
             getattr(callback, what)(Event(what, state.step, steps, state.seconds, scores, note))
 
     def _call_back(self) -> None:
-        """After an epoch: process 0 calls, and all stop where a callback wants it."""
+        """Call the callbacks after an epoch: process 0 calls, and all stop where a callback wants it."""
         self.processes.on_first(self._tell)
         wishes = self.processes.any(self._wish is not None)
         if wishes[0] and self.state.stopped == "running":
@@ -315,7 +315,7 @@ class Loop:
                 self.model.train()
 
     def _scores(self) -> dict[str, float]:
-        """Of the last epoch, those that are known."""
+        """The scores of the last epoch that are known."""
         row = self.state.rows[-1]
         best = None if math.isinf(self.state.best) else self._in_unit(self.state.best)
         known = {"train": row.train, "valid": row.valid, "best": best, "log_z": row.log_z, "lr": row.lr}

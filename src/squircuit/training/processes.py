@@ -53,7 +53,7 @@ class Processes:
         """
 
     def sum_apart(self, parts: Tensor) -> Tensor:
-        """Of (size, n), each process' own, the sum over all processes of the row of this one: (n,)."""
+        """Sum the row of this process in (size, n), each process' own, over all processes: (n,)."""
         self.sum([parts])
         return parts[self.rank]
 
@@ -73,7 +73,7 @@ class Processes:
         return batch.take(slice(*(len(batch) * rank // self.size for rank in (self.rank, self.rank + 1))))
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], found: Tensor) -> None:
-        """After a backward pass: sum the gradients, and with them what a process has found of its rows."""
+        """Sum the gradients after a backward pass, and with them what a process has found of its rows."""
         if self.size == 1:
             return
         gradients = []
@@ -91,7 +91,7 @@ class Processes:
     # ------------------------------------------------------------------ decisions and files
 
     def any(self, *flags: bool) -> list[bool]:
-        """Of each flag, whether some process has raised it; all wait here for one another."""
+        """Whether some process has raised each flag; all wait here for one another."""
         if self.size == 1:
             return list(flags)
         counts = torch.tensor(flags, dtype=torch.float64)

@@ -13,7 +13,7 @@ from squircuit.optim.stacks import real_view
 from squircuit.training.processes import Processes
 
 States = Mapping[str, Mapping[str, Tensor]]
-"""Of an optimiser: key → tensor, by the names of the parameters."""
+"""States of an optimiser: key → tensor, by the names of the parameters."""
 
 
 @final
@@ -92,7 +92,7 @@ class Shards:
 
     @torch.no_grad()
     def sum_gradients(self, found: Tensor) -> None:
-        """After a backward pass: the sums of the gradients of the own part, and of what all have found."""
+        """Sum the gradients of the own part after a backward pass, and what all have found."""
         sent, gradients = self._row(self._processes.size), {}
         for name, parameter in self._all.items():
             # rows of one process may say nothing of a weight; then all must sum nothing of it
@@ -208,7 +208,7 @@ def first_entry(parameter: nn.Parameter) -> nn.Parameter:
 
 
 def _cuts(parameters: Mapping[str, nn.Parameter], size: int) -> dict[str, list[int]]:
-    """Where the ranges of processes begin in each parameter, and the last one ends: size + 1 places each."""
+    """The places where ranges of processes begin in each parameter, and the last ends: size + 1 each."""
     total, before = sum(p.numel() for p in parameters.values()), 0
     cuts: dict[str, list[int]] = {}
     for name, parameter in parameters.items():

@@ -92,7 +92,7 @@ class Objective:
 
     @torch.no_grad()
     def keep_shares(self) -> None:
-        """After a step that has moved root weights: those of each part sum to its share again."""
+        """Let the root weights of each part sum to its share again, after a step that has moved them."""
         logits: Tensor | None = getattr(self.model, "root_logits", None)
         if not self.is_apart or logits is None:
             return

@@ -215,7 +215,7 @@ def _copied(circuit: Circuit, layer: Layer, inputs: list[Layer]) -> Layer:
 
 
 def _unit_indices(layer: Layer, parts: tuple[Layer, ...]) -> dict[Layer, Tensor]:
-    """For each factor of a layer, which of its units every unit of the layer takes: (K,)."""
+    """The unit of each factor that every unit of a layer takes: (K,) for each."""
     units = [torch.arange(layer.units)] if parts == (layer,) else factor_units(layer)
     return dict(zip(parts, units, strict=True))
 

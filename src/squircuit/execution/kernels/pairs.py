@@ -126,7 +126,7 @@ def _tile(size: int, most: int) -> int:
 
 
 def _stride(weight: Tensor) -> int:
-    """From the matrix of one fold to the next; a tied one serves all."""
+    """The step from the matrix of one fold to that of the next; 0 where a tied one serves all."""
     return 0 if len(weight) == 1 else weight[0].numel()
 
 

@@ -135,7 +135,7 @@ class Snapshot:
         return all(group.blocks[fold] == variables for v in variables for group, fold in self.inputs[v])
 
     def has_units_alone(self, variable: int) -> bool:
-        """Only squares of units are asked of all input layers over a variable, and no inner products."""
+        """Whether input layers over a variable are asked for squares of units alone, not inner products."""
         suffices = self.plan.squares_suffice
         return all((group.units, group.writes[fold]) in suffices for group, fold in self.inputs[variable])
 

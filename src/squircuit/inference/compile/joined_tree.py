@@ -205,7 +205,7 @@ def _require_single_variables(circuit: Circuit) -> None:
 
 
 def _members(circuit: Circuit) -> dict[Scope, list[Layer]]:
-    """For each scope the layers over it that a product over a larger scope reads, or the root."""
+    """The layers over each scope that a product over a larger scope reads, or the root."""
     found: dict[Scope, dict[Layer, None]] = {}
     products = [layer for layer in circuit.layers if is_product(layer) and len(layer.inputs) > 1]
     for item in [item for layer in products for item in layer.inputs] + list(circuit.roots):
@@ -214,7 +214,7 @@ def _members(circuit: Circuit) -> dict[Scope, list[Layer]]:
 
 
 def _families(circuit: Circuit) -> dict[int, list[Input]]:
-    """For each variable one input layer for every distinct set of functions."""
+    """The input layers of each variable, one for every distinct set of functions."""
     found: dict[int, list[Input]] = {}
     for layer in circuit.inputs:
         known = found.setdefault(layer.variable, [])

@@ -62,7 +62,7 @@ Pattern: TypeAlias = tuple[Forms, ...]  #: of a sum's branches
 @final
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where the messages of one factor are: rows of the outputs of earlier steps."""
+    """The place of the messages of one factor: rows of the outputs of earlier steps."""
 
     form: Form
     parts: tuple[tuple[int, Slots], ...] = ()  #: (step, rows of its output)

@@ -19,14 +19,14 @@ from squircuit.inference.upward.input_layers import evaluate_group, plain, state
 from squircuit.inference.upward.quadrature import Nodes, breakpoints
 
 ROUNDING = 4e-16
-"""Of an integral relative to the terms of its series; a smaller error moves a point at random."""
+"""The error of an integral relative to the terms of its series; a smaller one moves a point at random."""
 ITERATIONS = 60  #: halvings that exhaust a double, should Newton's steps never be taken
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Where the density of a variable has to be known to draw from it.
+    """The points at which the density of a variable has to be known to draw from it.
 
     Args:
         x: the states, or Gauss–Legendre nodes: (Q,) float64.
@@ -81,7 +81,7 @@ class InputDraws:
         self._masses: dict[tuple[InputGroup, int], tuple[Tensor, Tensor]] = {}
 
     def points(self, variable: int) -> Points:
-        """Where the density of a variable has to be known."""
+        """The points at which the density of a variable has to be known."""
         if variable not in self._points:
             self._points[variable] = Points.of(self.snapshot, variable)
         return self._points[variable]
@@ -259,14 +259,14 @@ def _weights() -> Tensor:
 
 @kept(1)
 def _chebyshev() -> Tensor:
-    """From values at the nodes to Chebyshev coefficients: (20, 20)."""
+    """The matrix from values at the nodes to Chebyshev coefficients: (20, 20)."""
     nodes = np.polynomial.legendre.leggauss(POINTS)[0]
     return torch.from_numpy(np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, POINTS - 1)))
 
 
 @kept(1)
 def _antiderivative() -> Tensor:
-    """From values at the nodes to the Chebyshev coefficients of the integral from −1: (21, 20)."""
+    """The matrix from values at the nodes to the Chebyshev coefficients of the integral from −1: (21, 20)."""
     integrals = [np.polynomial.chebyshev.chebint(row, lbnd=-1) for row in np.eye(POINTS)]
     return torch.from_numpy(np.stack(integrals, axis=1)) @ _chebyshev()
 
@@ -280,5 +280,5 @@ def _knots() -> Tensor:
 
 @kept(1)
 def _at_knots() -> Tensor:
-    """From Chebyshev coefficients of an integral to its values at the knots: (22, 21)."""
+    """The matrix from Chebyshev coefficients of an integral to its values at the knots: (22, 21)."""
     return torch.from_numpy(np.polynomial.chebyshev.chebvander(_knots().numpy(), POINTS))

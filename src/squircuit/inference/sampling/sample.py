@@ -132,7 +132,7 @@ def _block(
 
 
 def _root_units(found: Messages, rows: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """For each sample a root layer and a unit in it, drawn by π_r R_rr: (B,) twice."""
+    """Draw a root layer and a unit in it for each sample, by π_r R_rr: (B,) twice."""
     roots = found.root_squares()
     squares, scales = (torch.cat(parts, dim=1) for parts in zip(*roots, strict=True))
     terms = squares.clamp_min(0) * found.snapshot.root_shares

@@ -115,7 +115,7 @@ class SquareRoots:
         return self.messages.found[step].value[row]
 
     def _repeated(self, value: Tensor) -> Tensor:
-        """From rows of evidence to rows of samples."""
+        """Repeat rows of evidence as rows of samples."""
         if self.rows is None:
             return value
         if len(value) == 1:

@@ -62,7 +62,7 @@ def gaussian_rows(
 def _of_pattern(
     rows: Tensor, t: Tensor, slopes: Tensor, shown: Tensor, left: Tensor, loc: Tensor, roots: Tensor
 ) -> GaussianRows:
-    """Of rows that show as many coordinates: t(x) of these, (b, O), and the sum of their log t′, (b,)."""
+    """Rows that show as many coordinates, by their t(x), (b, O), and the sum of their log t′, (b,)."""
     known = shown.shape[1]
     factor = triangular(roots[:, torch.cat([shown, left], dim=1)])  # (n or 1, b, D, D)
     factor = factor.expand(len(loc), -1, -1, -1)

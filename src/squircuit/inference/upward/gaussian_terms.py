@@ -181,7 +181,7 @@ def _rule(variables: int) -> tuple[Tensor, Tensor]:
 
 
 def _smooth_rule() -> tuple[Tensor, Tensor]:
-    """Of functions that are smooth: (Q,) each."""
+    """Nodes and weights of quadrature for functions that are smooth: (Q,) each."""
     z, weights = gauss_legendre(torch.linspace(-REACH, REACH, PANELS + 1, dtype=torch.float64), NODES)
     omega = weights * (-z.square() / 2).exp()
     return z, omega / omega.sum()

@@ -51,7 +51,7 @@ class InputMessages:
     functions: Mapping[int, Function] = field(default_factory=dict)
     """Variable of a block → a function whose average is taken where the variable is missing."""
     watched: dict[tuple[InputGroup, int], Tensor] = field(default_factory=dict)
-    """Of input layers over blocks that are weighted, squares (n, B) or pair integrals (B, n, n) of functions:
+    """Squares (n, B) or pair integrals (B, n, n) of functions of input layers over blocks that are weighted:
     the derivatives of log p in them tell the distribution of what a block lacks."""
     references: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
     """Variables → log-scale of the largest of their input layers, (B,) float64, taken out of all of them.

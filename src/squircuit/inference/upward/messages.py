@@ -139,7 +139,7 @@ class Messages:
 
     @torch.no_grad()
     def _doubt(self, step: Step, shrunk: Tensor) -> None:
-        """Where W R Wᴴ is much smaller than W and R are.
+        """Note the rows where W R Wᴴ is much smaller than W and R are.
 
         R is a square, so rounding takes twice as many of its digits as of a vector's.
 

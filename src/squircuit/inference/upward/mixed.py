@@ -211,7 +211,7 @@ class MixedMessages:
 
     @torch.no_grad()
     def _doubt(self, rows: NDArray[np.int64], size: Tensor, largest: Tensor) -> None:
-        """Where W R Wᴴ is much smaller than W and R are: see :class:`Messages`."""
+        """Note the rows where W R Wᴴ is much smaller than W and R are: see :class:`Messages`."""
         limit = CANCELLED[self.snapshot.root_shares.dtype] * size
         self.doubtful[self._index(rows)] |= largest < limit
 

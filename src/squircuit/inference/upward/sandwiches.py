@@ -1,17 +1,16 @@
 """W (R₁ ⊗ R₂) Wᴴ of many rows with a backward pass by hand: few large products, and nothing kept but these.
 
-R is a matrix of each row, Hermitian, or r rᴴ of a vector. The gradient of what comes out is Hermitian, too,
-because log p is asked of squares only; so ∂A of A R Aᴴ is 2 G A R.
+R is a matrix of each row, Hermitian, or r rᴴ of a vector; so ∂A of A R Aᴴ is (G + Gᴴ) A R. A gradient that is to be
+differentiated itself (``create_graph=True``) is written down for torch instead, since what was kept are numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
 from torch import Tensor
-
-from squircuit.execution.derivatives import require_first
 
 
 def weigh_pair(weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -53,23 +52,24 @@ class _Beside(torch.autograd.Function):
         flat = weight.reshape(len(weight), -1)
         half = (vector @ flat).reshape(-1, *weight.shape[1:])  # A, (n, K, L)
         whole = half if matrix is None else half @ matrix
-        ctx.save_for_backward(flat, vector, half, whole)
-        ctx.has_matrix = matrix is not None
+        ctx.save_for_backward(weight, vector, matrix, half, whole)
         return whole @ half.mH
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        require_first()
-        flat, vector, half, whole = ctx.saved_tensors
+        weight, vector, matrix, half, whole = ctx.saved_tensors
         to_weight, to_vector, to_matrix = ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            return _again(_beside_plainly, (weight, vector, matrix), gradient)
+        flat = weight.reshape(len(weight), -1)
         found: list[Tensor | None] = [None, None, None]
         if to_weight or to_vector:
-            down = (2 * gradient @ whole).flatten(1)  # (n, K·L)
+            down = ((gradient + gradient.mH) @ whole).flatten(1)  # (n, K·L)
             if to_weight:
                 found[0] = (vector.mH @ down).reshape(-1, *half.shape[1:])
             if to_vector:
                 found[1] = down @ flat.mH
-        if to_matrix and ctx.has_matrix:
+        if to_matrix:
             found[2] = half.mH @ (gradient @ half)
         return tuple(found)
 
@@ -91,13 +91,14 @@ class _Both(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        require_first()
         weight, first, second, whole = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _again(_both_plainly, (weight, first, second), gradient)
         (units, a, b), n = weight.shape, len(first)
         found: list[Tensor | None] = [None, None, None]
         if ctx.needs_input_grad[0]:
-            flat = gradient.transpose(0, 1).reshape(units, n * units)
-            found[0] = (2 * flat @ whole).reshape(units, a, b)
+            flat = (gradient + gradient.mH).transpose(0, 1).reshape(units, n * units)
+            found[0] = (flat @ whole).reshape(units, a, b)
         down = gradient.reshape(n * units, units) @ weight.reshape(units, a * b)  # G W, (n·K, A·B)
         if ctx.needs_input_grad[1]:
             beside = (down.reshape(n, units * a, b) @ second).reshape(n, units, a, b)
@@ -111,3 +112,21 @@ class _Both(torch.autograd.Function):
             lead = weight.transpose(0, 1).reshape(a * units, b).conj()
             found[2] = (turned @ lead).reshape(n, b, b).mT
         return tuple(found)
+
+
+def _beside_plainly(weight: Tensor, vector: Tensor, matrix: Tensor | None) -> Tensor:
+    half = torch.einsum("nc,ckl->nkl", vector, weight)
+    return (half if matrix is None else half @ matrix) @ half.mH
+
+
+def _both_plainly(weight: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    return torch.einsum("kab,nac,nbd,lcd->nkl", weight, first, second, weight.conj())
+
+
+def _again(
+    formula: Callable[..., Tensor], inputs: tuple[Tensor | None, ...], gradient: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The gradients of a formula as functions of its inputs, which torch can differentiate again."""
+    wanted = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
+    found = iter(torch.autograd.grad(formula(*inputs), wanted, gradient, create_graph=True))
+    return tuple(next(found) if tensor is not None and tensor.requires_grad else None for tensor in inputs)

@@ -1,7 +1,7 @@
 """W (R₁ ⊗ R₂) Wᴴ of many rows with a backward pass by hand: few large products, and nothing kept but these.
 
-R is a matrix of each row, Hermitian, or r rᴴ of a vector; so ∂A of A R Aᴴ is (G + Gᴴ) A R. A gradient that is to be
-differentiated itself (``create_graph=True``) is written down for torch instead, since what was kept are numbers.
+R is a matrix of each row, Hermitian, or r rᴴ of a vector; so ∂A of A R Aᴴ is (G + Gᴴ) A R. A gradient that is
+to be differentiated itself (``create_graph=True``) is written down for torch, since what is kept are numbers.
 """
 
 from __future__ import annotations

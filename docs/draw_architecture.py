@@ -46,6 +46,7 @@ WORDS = {
     "plots": ("pictures of all that", TEAL),
     "estimators": ("the door for scikit-learn", TEAL),
     "api": ("the names that users see", GREY),
+    "explore": ("a page in the browser", AMBER),
     "cli": ("the command line", TEAL),
 }
 

@@ -11,13 +11,12 @@ from squircuit import plots
 from squircuit.circuits.region_graph import region_graph
 from squircuit.cli.commands.plot import KINDS
 from squircuit.cli.machine import require_room
-from squircuit.cli.reading import is_image, open_model
+from squircuit.cli.reading import history_of, is_image, open_model
 from squircuit.cli.report import Report
 from squircuit.cli.writing import PICTURES, require_images, require_place, write_figure, write_images
 from squircuit.errors import ParameterError
 from squircuit.storage.atomic import replace
 from squircuit.training import History
-from squircuit.training.checkpoint import RunFolder
 
 DRAWINGS = ("circuit", "regions")
 """Which are drawn as SVG, without matplotlib."""
@@ -47,12 +46,10 @@ def plot(
 
 def _history(path: Path) -> History:
     """The history of a run, or of the run that a model's file tells of."""
-    if os.path.isdir(path):
-        return RunFolder(path).history()
-    notes = open_model(path, torch.device("cpu")).notes
-    if "history" not in notes:
+    found = history_of(path, None if os.path.isdir(path) else open_model(path, torch.device("cpu")))
+    if found is None:
         raise ParameterError(f"{path}: the file tells no history. Fix: pass the folder of the run.")
-    return History.from_dict(notes["history"])
+    return found
 
 
 @torch.no_grad()

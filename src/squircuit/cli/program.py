@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 import squircuit
 from squircuit.cli import harness
-from squircuit.cli.commands import check, complete, data, fit, mix, plot, sample, score
+from squircuit.cli.commands import check, complete, data, explore, fit, mix, plot, sample, score
 from squircuit.cli.report import FAILED, INTERRUPTED, NOBODY_READS, TERMINATED, UNEXPECTED, WRONG_INPUT
 from squircuit.cli.torchrun import Terminated, launched_here
 from squircuit.errors import ProcessError, SquircuitError, in_shell, printable
@@ -197,6 +197,7 @@ app.command()(complete.complete)
 app.command()(mix.mix)
 app.command()(check.check)
 app.command()(plot.plot)
+app.command()(explore.explore)
 app.add_typer(data.app)
 app.command(context_settings=PASSED_ON)(harness.bench)
 app.command(context_settings=PASSED_ON)(harness.reproduce)

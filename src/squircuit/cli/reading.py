@@ -21,6 +21,8 @@ from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
 from squircuit.storage.checks import shown
+from squircuit.training import History
+from squircuit.training.checkpoint import RunFolder
 from squircuit.training.intake import STREAMED
 
 CPU = torch.device("cpu")
@@ -78,6 +80,14 @@ def open_model(path: Path, device: torch.device) -> SquaredCircuit:
     model = load(file, device)
     model.eval().requires_grad_(False)
     return model
+
+
+def history_of(path: Path, model: SquaredCircuit | None) -> History | None:
+    """The history of a run's folder, or the one that the notes of a model tell; None: there is none."""
+    if os.path.isdir(path):
+        return RunFolder(path).history()
+    notes = {} if model is None else model.notes
+    return History.from_dict(notes["history"]) if "history" in notes else None
 
 
 def place_of(name: str) -> str | Content:

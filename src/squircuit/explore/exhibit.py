@@ -1,0 +1,179 @@
+"""The model that a page shows, and what is true of it whatever is asked."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from squircuit.circuits.layers import Input, Layer
+from squircuit.circuits.structure import Structure
+from squircuit.data import Column, Schema
+from squircuit.explore.fields import Question
+from squircuit.models import SquaredCircuit
+from squircuit.properties import check
+from squircuit.training import History
+
+MOST_DRAWN = 150
+"""Layers of a circuit that is drawn layer by layer; of larger ones equal layers are drawn as one."""
+ENDS = (0.001, 0.999)
+"""The quantiles between which a continuous column is drawn."""
+BEYOND = 0.05
+"""How much further, as a share of the way between them."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Exhibit:
+    """A model and what a page needs beside it.
+
+    Args:
+        model: in evaluation mode.
+        schema: its columns; of a model without any, columns 0, 1, ….
+        name: of its file.
+        history: of its training, where it is known.
+    """
+
+    model: SquaredCircuit
+    schema: Schema
+    name: str
+    history: History | None = None
+
+    @property
+    def is_image(self) -> bool:
+        """The page for images can show it: pixels in grey, or red, green and blue, all of one kind."""
+        shape, columns = self.model.shape, self.schema.columns
+        drawable = shape is not None and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3)))
+        return drawable and len({(column.is_discrete, column.size) for column in columns}) == 1
+
+    @cached_property
+    def ranges(self) -> tuple[tuple[float, float], ...]:
+        """Between which numbers each column is drawn: the states, or where nearly all of its mass lies."""
+        continuous = [v for v, column in enumerate(self.schema.columns) if not column.is_discrete]
+        found = self.model.marginals() if continuous else None
+        return tuple(
+            (0.0, column.size - 1.0)
+            if column.is_discrete or found is None
+            else _range(column, found.quantiles(v, ENDS)[0])
+            for v, column in enumerate(self.schema.columns)
+        )
+
+
+def _range(column: Column, ends: Tensor) -> tuple[float, float]:
+    if column.kind == "periodic":
+        return column.low, column.high
+    low, high = ends.tolist()
+    margin = BEYOND * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def described(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """What the model is: its columns or the shape of its images, its size, its members, its training."""
+    model, structure = exhibit.model, exhibit.model.structure
+    first = exhibit.schema.columns[0]
+    return {
+        "name": exhibit.name,
+        "kind": "image" if exhibit.is_image else "table",
+        "words": model.extra_repr(),
+        "shape": model.shape if exhibit.is_image else None,
+        "levels": first.size if exhibit.is_image and first.is_discrete else None,
+        "range": exhibit.ranges[0] if exhibit.is_image else None,
+        "columns": [] if exhibit.is_image else _columns(exhibit),
+        "variables": structure.num_variables,
+        "layers": len(structure.layers),
+        "parameters": structure.num_parameters(),
+        "members": _members(model),
+        "classes": classes_of(model),
+        "history": None if exhibit.history is None else exhibit.history.to_dict(),
+        "notes": {name: model.notes[name] for name in ("command", "data", "scores") if name in model.notes},
+    }
+
+
+def _columns(exhibit: Exhibit) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "states": column.states,
+            "low": low,
+            "high": high,
+            "step": column.step,
+        }
+        for column, (low, high) in zip(exhibit.schema.columns, exhibit.ranges, strict=True)
+    ]
+
+
+def _members(model: SquaredCircuit) -> list[dict[str, Any]]:
+    """The circuits that are mixed and their shares; none of a single one."""
+    shares = model.component_log_weights().exp().tolist()
+    kinds = [_words(root) for root in model.structure.roots]
+    return [
+        {"share": share, "words": words}
+        for share, words in zip(shares, kinds, strict=True)
+        if len(shares) > 1
+    ]
+
+
+def _words(root: Layer) -> str:
+    units = f"{root.units} unit" + ("s" if root.units > 1 else "")
+    kind = type(root.family).__name__ if isinstance(root, Input) else root.kind
+    return f"{kind}, {units}"
+
+
+def classes_of(model: SquaredCircuit) -> list[str]:
+    """The names of the mixed circuits, where each is the model of a class; the notes of the model say so."""
+    names = model.notes.get("classes")
+    count = len(model.structure.roots)
+    if not isinstance(names, list) or not len(names) == count > 1:
+        return []
+    return [str(name) for name in names]
+
+
+def properties(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """Every property with its reason, and the exact log Z."""
+    verdicts = check(exhibit.model.circuit())
+    shown = ("name", "holds", "reason", "where", "mark")
+    return {
+        "log_z": float(exhibit.model.log_partition()),
+        "properties": [{name: getattr(verdict, name) for name in shown} for verdict in verdicts],
+    }
+
+
+def drawing(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """The circuit: as SVG text where it is small, and its layers, equal ones together, from the root down."""
+    structure = exhibit.model.structure
+    small = len(structure.layers) <= MOST_DRAWN
+    return {"svg": exhibit.model.draw() if small else None, "groups": _groups(structure)}
+
+
+def _groups(structure: Structure) -> list[dict[str, Any]]:
+    depths = structure.depths()
+    groups = Counter((depths[layer], _kind(layer), layer.units) for layer in structure.layers)
+    return [
+        {"depth": depth, "kind": kind, "units": units, "layers": count}
+        for (depth, kind, units), count in sorted(groups.items(), reverse=True)
+    ]
+
+
+def _kind(layer: Layer) -> str:
+    return f"input {type(layer.family).__name__}" if isinstance(layer, Input) else layer.kind
+
+
+def shares_of_members(exhibit: Exhibit, x: Tensor, missing: Tensor) -> list[float]:
+    """p(m | what is seen) of the circuits m that are mixed, by one row; none of a single one."""
+    if len(exhibit.model.structure.roots) == 1:
+        return []
+    terms = exhibit.model.component_log_prob(x, missing)[0].double()
+    shares: list[float] = terms.softmax(dim=0).tolist()
+    return shares if math.isfinite(sum(shares)) else []
+
+
+def row_of(values: list[float], missing: list[bool], discrete: bool) -> tuple[Tensor, Tensor]:
+    """One row and its gaps, (1, d) each."""
+    x = torch.tensor([values], dtype=torch.int64 if discrete else torch.float64)
+    return x, torch.tensor([missing])

@@ -1,0 +1,22 @@
+// The cells of a table that are set, as the address has them: set.NAME=VALUE.
+
+import { readState, writeState } from "./state.js";
+
+const SET = "set.";
+
+/** The cells that are set, by name, as the program wants them. */
+export function evidence(model) {
+  const state = readState(), cells = {};
+  for (const column of model.columns) {
+    const text = state.get(SET + column.name);
+    if (text === undefined) continue;
+    const value = column.states ? column.states.find((known) => String(known) === text) : Number(text);
+    if (value !== undefined && !Number.isNaN(value)) cells[column.name] = value;
+  }
+  return cells;
+}
+
+/** Set cells, or forget those that are null. */
+export function setCells(cells) {
+  writeState(Object.fromEntries(Object.entries(cells).map(([name, value]) => [SET + name, value === null ? null : String(value)])));
+}

@@ -1,0 +1,208 @@
+"""Questions to models of tables: some cells are set, all others are asked for."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squircuit.data import Column
+from squircuit.errors import DataError, ParameterError, suggestion
+from squircuit.explore.exhibit import Exhibit, shares_of_members
+from squircuit.explore.fields import Question, entries, seed, text, whole
+from squircuit.inference import Marginals
+from squircuit.storage.words import listed, quoted
+
+POINTS = 121
+"""At which the density of a continuous column is drawn."""
+SIDE = 48
+"""Points along a side of a heat map."""
+MOST_STATES = 64
+"""States along a side; of more, so many of them."""
+MOST_SAMPLES = 1000
+LEVELS = (0.05, 0.5, 0.95)
+DELIMITERS = ("\t", ";", ",", "|")
+FINE = 1 + 1e-6
+"""Densities that differ by less are equal: they are computed in single precision."""
+
+
+def distributions(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """The exact distributions of all columns that are not set, given ``evidence``, cells by name; log p."""
+    x, missing = _row(exhibit, _evidence(exhibit, question))
+    grid = {v: _points(exhibit, v, POINTS) for v in _continuous(exhibit, missing)}
+    found = exhibit.model.marginals(x, missing, grid=grid)
+    columns = exhibit.schema.columns
+    unknown = [v for v in range(len(columns)) if missing[0, v]]
+    return {
+        "log_prob": float(exhibit.model.log_prob(x, missing)),
+        "members": shares_of_members(exhibit, x, missing),
+        "columns": {columns[v].name: _distribution(columns[v], found, v) for v in unknown},
+    }
+
+
+def samples(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """``count`` exact samples of whole rows, given ``evidence``, in the words of the table."""
+    x, missing = _row(exhibit, _evidence(exhibit, question))
+    count = whole(question, "count", 1, MOST_SAMPLES, 10)
+    drawn = exhibit.model.sample(count, given=x, missing=missing, seed=seed(question))[:, 0]
+    return {
+        "names": exhibit.schema.names,
+        "rows": exhibit.schema.decode(drawn.cpu().numpy(), exact=~missing[0].numpy()),
+    }
+
+
+def score(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """log p of a row that was pasted as ``text``, and of each cell how odd it is beside all others.
+
+    The ``tail`` of a cell is the probability, given all other cells, of a value that is as unlikely as it or
+    more so: small is odd. It compares numbers with categories, which densities do not.
+    """
+    cells = parsed(text(question, "text"), exhibit.schema.names)
+    x, missing = _row(exhibit, cells)
+    seen = [v for v in range(x.shape[1]) if not missing[0, v]]
+    if not seen:
+        raise DataError("every cell is empty", where="row", fix="paste a row with one cell at least")
+    asked = torch.eye(x.shape[1], dtype=torch.bool)[seen]  # one question for each cell
+    rows, others = x.repeat(len(seen), 1), ~missing & ~asked
+    found = exhibit.model.marginals(rows, missing | asked)
+    log_p = exhibit.model.log_conditional(rows, of=asked, given=others).cpu()
+    columns = exhibit.schema.columns
+    judged = [
+        {
+            "column": columns[v].name,
+            "value": cells[v],
+            "log_prob": float(log_p[i]),
+            "tail": _tail(found, v, i, float(log_p[i].exp())),
+            "likeliest": columns[v].decode(float(found.mode(v)[i])),
+        }
+        for i, v in enumerate(seen)
+    ]
+    return {
+        "log_prob": float(exhibit.model.log_prob(x, missing)),
+        "cells": judged,
+        "oddest": min(judged, key=lambda cell: cell["tail"])["column"],
+    }
+
+
+def pair(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """The joint distribution of the columns ``x`` and ``y`` given all others of ``evidence``, on a grid."""
+    first, second = (_number(exhibit, text(question, side)) for side in ("x", "y"))
+    if first == second:
+        raise ParameterError("x and y are the same column", fix="choose two")
+    cells = _evidence(exhibit, question)
+    cells[first] = cells[second] = None
+    x, missing = _row(exhibit, cells)
+    across, upwards = (_points(exhibit, v, SIDE) for v in (first, second))
+    rows = x.repeat(len(across) * len(upwards), 1)
+    rows[:, first] = across.repeat_interleave(len(upwards)).to(rows.dtype)
+    rows[:, second] = upwards.repeat(len(across)).to(rows.dtype)
+    gaps = missing.clone()
+    gaps[0, [first, second]] = False
+    log_joint = exhibit.model.log_prob(rows, gaps.expand(len(rows), -1)).double()
+    given = exhibit.model.log_prob(x, missing).double()
+    shares = (log_joint - given).exp().reshape(len(across), len(upwards))
+    return {
+        "x": _axis(exhibit.schema.columns[first], across),
+        "y": _axis(exhibit.schema.columns[second], upwards),
+        "values": shares.tolist(),
+    }
+
+
+def parsed(pasted: str, names: Sequence[str]) -> list[Any]:
+    """The cells of a row as people copy it from a file or a spreadsheet, maybe with a line of names above.
+
+    Example:
+        >>> parsed("m; 31", ["sex", "age"]), parsed("age,sex\\n31,m", ["sex", "age"])
+        (['m', '31'], ['m', '31'])
+        >>> parsed("m", ["sex", "age"])
+        Traceback (most recent call last):
+        squircuit.errors.DataError: row: 1 cell, but the model has 2 columns, sex, age. Fix: paste one cell
+        for each, with tabs, commas or semicolons between them.
+    """
+    lines = [line for line in pasted.splitlines() if line.strip()]
+    if not lines:
+        raise DataError("nothing was pasted", where="row", fix="paste a row of the table")
+    ways = [list(csv.reader(lines[:2], delimiter=delimiter)) for delimiter in DELIMITERS]
+    head, *rest = max(ways, key=lambda way: len(way[0]))
+    head = [cell.strip() for cell in head]
+    if rest and len(set(head)) == len(head) and set(head) <= set(names):  # names of columns
+        there = dict(zip(head, (cell.strip() for cell in rest[0]), strict=False))
+        return [there.get(name) for name in names]
+    if len(head) != len(names):
+        cells = "1 cell" if len(head) == 1 else f"{len(head)} cells"
+        raise DataError(
+            f"{cells}, but the model has {len(names)} columns, {listed(names)}",
+            where="row",
+            fix="paste one cell for each, with tabs, commas or semicolons between them",
+        )
+    return head
+
+
+def _evidence(exhibit: Exhibit, question: Question) -> list[Any]:
+    """The cells that are set, None where not, in the order of the columns."""
+    given = entries(question, "evidence", dict)
+    cells: list[Any] = [None] * len(exhibit.schema.columns)
+    for name, value in given.items():
+        if not isinstance(value, str | int | float | None):
+            raise ParameterError(f"{quoted(value)} is no cell", where=name, fix="pass a number or a text")
+        cells[_number(exhibit, name)] = value
+    return cells
+
+
+def _number(exhibit: Exhibit, name: str) -> int:
+    names = exhibit.schema.names
+    if name not in names:
+        raise ParameterError(
+            f"the model has no column {quoted(name)}", fix=suggestion(name, names).removesuffix(".")
+        )
+    return names.index(name)
+
+
+def _row(exhibit: Exhibit, cells: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """One row of cells as the model knows them, and which it lacks: (1, d) each."""
+    rows = exhibit.schema.encode([list(cells)])
+    return torch.from_numpy(rows.x), torch.from_numpy(rows.missing)
+
+
+def _continuous(exhibit: Exhibit, missing: Tensor) -> list[int]:
+    return [v for v, c in enumerate(exhibit.schema.columns) if missing[0, v] and not c.is_discrete]
+
+
+def _points(exhibit: Exhibit, v: int, count: int) -> Tensor:
+    """Where a column is drawn: its states, of very many some, or points of its range."""
+    column = exhibit.schema.columns[v]
+    if not column.is_discrete:
+        return torch.linspace(*exhibit.ranges[v], count, dtype=torch.float64)
+    shown = torch.linspace(0, column.size - 1, min(column.size, MOST_STATES), dtype=torch.float64)
+    return shown.round()
+
+
+def _axis(column: Column, points: Tensor) -> dict[str, Any]:
+    values = [column.decode(point, exact=True) for point in points.tolist()]
+    return {"name": column.name, "discrete": column.is_discrete, "points": values}
+
+
+def _distribution(column: Column, found: Marginals, v: int) -> dict[str, Any]:
+    """p(x_v | what is set): states or points, what it is there, and in numbers where it lies."""
+    values = found.values[v][0].tolist()
+    answer: dict[str, Any] = {"values": values, "mode": column.decode(float(found.mode(v)[0]))}
+    if not column.is_discrete:
+        answer["points"] = found.points[v].tolist()
+    if column.kind in ("count", "continuous"):
+        shift = column.low if column.kind == "count" else 0.0
+        ends = found.quantiles(v, LEVELS)[0].tolist()
+        answer |= {
+            "mean": float(found.mean[0, v]) + shift,
+            "deviation": float(found.variance[0, v].clamp_min(0).sqrt()),
+            "quantiles": [end + shift for end in ends],
+        }
+    return answer
+
+
+def _tail(found: Marginals, v: int, row: int, density: float) -> float:
+    """The probability of what is as unlikely as a cell or more so: of nodes by their masses."""
+    masses, values = found.masses[v][row].double(), found.values[v][row].double()
+    return float(masses[values <= density * FINE].sum().clamp(0, 1))

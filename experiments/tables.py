@@ -47,8 +47,8 @@ def load(folder: Path | None, name: str, seed: int = 0) -> Parts:
 def learnt(parts: Parts, seed: int, minutes: float | None) -> Found:
     """The default call; columns are numbers, whatever values they have."""
     columns = {str(v): "continuous" for v in range(parts.train.shape[1])}
-    train, valid = (sq.data.table(rows, columns) for rows in (parts.train, parts.valid))
-    model = sq.learn(train, valid, seed=seed, minutes=minutes)
+    train = sq.data.table(parts.train, columns)
+    model = sq.learn(train, parts.valid, seed=seed, minutes=minutes)
     scores = {f"{name}_ll": score(model, getattr(parts, name)) for name in ("valid", "test")}
     return scores | {"log_z": model.log_partition().item()}, parameters(model), dict(model.notes["learn"])
 

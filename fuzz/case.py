@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuzz import circuits, drawing, histories
+from fuzz import circuits, drawing, histories, many_masks
 from fuzz.circuits import Random, chance
 from fuzz.functions import TooLargeError
 from fuzz.oracle import is_block
@@ -22,6 +22,8 @@ from squircuit.errors import DataError, ParameterError, SquircuitError, Structur
 
 NEW = ("sq.Transformed(", "sq.Bins", "sq.MultivariateGaussian", "'transformed'", "'bins'", "fit_mixture(")
 """What transformed columns, bins and blocks are made with."""
+MANY = 0.3
+"""How often a model is asked about many rows that lack different variables, too."""
 
 
 @dataclass
@@ -225,7 +227,22 @@ def _asked(program: Program, name: str, random: Random, result: Result, count: i
             continue
         if problem is not None:
             result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
+    _asked_many(program, name, subject, result)
     result.compared += subject.compared
+
+
+def _asked_many(program: Program, name: str, subject: Subject, result: Result) -> None:
+    """Ask a question of many rows; what else a seed does is drawn as if there were none."""
+    random = np.random.default_rng([result.seed, len(program.lines)])
+    if not chance(random, MANY):
+        return
+    try:
+        question = many_masks.question(subject, random)
+        problem = answer(subject, question)
+    except TooLargeError:
+        return
+    if problem is not None:
+        result.failures.append(Failure(result.seed, problem, list(program.lines), name, question))
 
 
 def _is_fresh(program: Program, name: str) -> bool:

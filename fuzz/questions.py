@@ -1028,7 +1028,7 @@ def at_weights(subject: Subject, weights: dict[str, Any]) -> Iterator[Subject]:
 
 @dataclass(frozen=True)
 class Gradient(OfRows):
-    """The derivative of log p along a random direction, tangent where weights are semi-unitary."""
+    """The derivative of log p along a random direction, tangent where weights are semi-unitary now."""
 
     seed: int = 0
     step: float = 1e-5
@@ -1054,7 +1054,8 @@ class Gradient(OfRows):
         slope, ahead, behind = 0.0, {}, {}
         kept = {name: p.detach().clone() for name, p in model.named_parameters()}
         for (name, p), g in zip(model.named_parameters(), answer, strict=True):
-            way = _direction(p.detach(), getattr(p, "constraint", "free"), generator)
+            constraint = getattr(p, "constraint", "free")
+            way = _direction(p.detach(), constraint if _is_orthonormal(p.detach()) else "free", generator)
             if g is not None:
                 slope += float((g.conj() * way).real.sum())
             ahead[name], behind[name] = p.detach() + self.step * way, p.detach() - self.step * way
@@ -1077,6 +1078,13 @@ class Gradient(OfRows):
         """log p, of the oracle, at other weights."""
         with at_weights(subject, weights) as other:
             return other.log_prob(self.rows, self.mask)[0].sum() if other.is_sound else None
+
+
+def _is_orthonormal(value: Any) -> bool:
+    """Rows are so to rounding, for otherwise derivatives in all directions are right."""
+    if value.ndim < 2 or not bool(value.isfinite().all()):
+        return False
+    return float((value @ value.mH - torch.eye(value.shape[-2])).abs().max()) < 1e-6
 
 
 def _direction(value: Any, constraint: str, generator: Any) -> Any:

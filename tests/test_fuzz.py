@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from squircuit.families import Monotone, MultivariateGaussian
+from squircuit.inference.upward.derivatives import Densities
 from squircuit.models import SquaredCircuit
 from squircuit.models.density import Density
 
@@ -90,3 +91,14 @@ def test_a_slope_of_a_transform_that_is_off_is_noticed(monkeypatch):
 
     monkeypatch.setattr(Monotone, "forward", steeper)
     assert any(failures(range(300)))
+
+
+def test_tables_of_many_rows_with_masks_of_their_own_that_are_off_are_noticed(monkeypatch):
+    right = Densities.tables
+
+    def backwards(self, evidence, numbers):
+        return {v: (rows, table.flip(1)) for v, (rows, table) in right(self, evidence, numbers).items()}
+
+    monkeypatch.setattr(Densities, "tables", backwards)
+    monkeypatch.setattr("fuzz.case.MANY", 1.0)
+    assert any(failure.problem.kind == "moments" for failure in failures(range(40)))

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import other_tables
 import squircuit as sq
+import table_peers
 import tables
 from table_peers import PEERS, Parts
 
@@ -38,3 +40,36 @@ def test_the_peer_by_gradients_learns_a_gaussian():
     scores, count, _ = PEERS["nsf"][2](Parts(rows[:200], rows[200:250], rows[250:]), 0)
     assert count > 0
     assert scores["test_ll"] == pytest.approx(-np.log(2 * np.pi * np.e), abs=0.6)
+
+
+@pytest.mark.parametrize("name", other_tables.NAMES)
+def test_other_tables_are_standardised_and_the_same_each_time(name):
+    parts = tables.load(None, name)
+    assert min(len(rows) for rows in parts) >= 1
+    assert np.nanmax(np.abs(np.nanmean(parts.train, axis=0))) < 1e-9
+    spread = np.nanstd(parts.train, axis=0)
+    assert np.all((np.abs(spread - 1) < 1e-9) | (spread == 0))
+    for rows, again in zip(parts, tables.load(None, name), strict=True):
+        np.testing.assert_array_equal(rows, again)
+
+
+def test_the_scores_of_a_mixture_for_rows_with_gaps_are_those_of_its_marginals():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3))
+    model = table_peers._mixture(rows, 2, 1e-3, 0)
+    asked = rows[:4].copy()
+    asked[0, 1] = asked[1, 0] = asked[2, :2] = np.nan
+    grid, step = np.linspace(-25, 25, 4001, retstep=True)
+    for row, found in zip(asked[:2], table_peers._scores(model, asked)[:2], strict=True):
+        every = np.where(np.isnan(row), grid[:, None], row)
+        assert found == pytest.approx(np.log(np.exp(model.score_samples(every)).sum() * step), abs=1e-9)
+
+
+def test_a_table_that_cannot_be_learnt_is_one_line_and_the_others_go_on(monkeypatch, tmp_path, capsys):
+    def refuses(*_, **__):
+        raise sq.DataError("no candidate could learn from 3 rows. Fix: pass more rows.")
+
+    monkeypatch.setattr(tables, "learnt", refuses)
+    rows = tables.main(["--data", "3-rows", "--peers", "gmm", "--out", str(tmp_path)])
+    assert [row.model for row in rows] == ["best Gaussian mixture"]
+    assert "3-rows       sq.learn: no candidate" in capsys.readouterr().out

@@ -5,7 +5,7 @@ import torch
 
 import squircuit as sq
 from squircuit.inference import likelihood, marginals
-from squircuit.inference.upward.gaussian_rows import are_many
+from squircuit.inference.upward.block_inputs import are_many
 
 ROWS = 24
 

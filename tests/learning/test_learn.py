@@ -1,5 +1,7 @@
 """Laws of `learn`: one call, one normalised model that answers everything."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 import squircuit as sq
 from squircuit.learning import learn
 from squircuit.learning.candidates import candidates
+from squircuit.learning.learn import Budget
 from squircuit.learning.members import Encoding, GaussianMixture, has_spikes, part_of
 
 RNG = np.random.default_rng(0)
@@ -242,3 +245,23 @@ def test_too_few_rows_are_refused_with_one_fix():
         learn({"a": [1.5, 2.5], "b": ["x", "y"]}, progress=False)
     assert str(caught.value).count("Fix:") == 1
     assert "from 2 rows" in str(caught.value)
+
+
+def test_without_minutes_a_search_ends_by_work_and_not_by_how_busy_the_machine_is(monkeypatch):
+    clock = {"waited": 0.0, "worked": 0.0}
+    monkeypatch.setattr("time.monotonic", lambda: clock["waited"])
+    monkeypatch.setattr("time.process_time", lambda: clock["worked"])
+    table = sq.data.table(RNG.normal(size=(50, 2)))
+    begun = {"started": 0.0, "worked": 0.0}
+    ours, asked = (replace(Budget.of(table, minutes), **begun) for minutes in (None, 1.25))
+    assert ours.seconds == asked.seconds == 75
+    clock |= {"waited": 500.0, "worked": 30.0}  # other programs had the processors
+    assert not ours.is_spent(20)
+    assert asked.is_spent(1)
+    assert not asked.is_spent(0)
+    clock |= {"waited": 601.0}
+    assert ours.is_spent(Budget.FLOOR)
+    assert not ours.is_spent(Budget.FLOOR - 1)
+    clock |= {"waited": 301.0, "worked": 301.0}
+    assert ours.is_spent(Budget.FLOOR)
+    assert not ours.is_spent(Budget.FLOOR - 1)

@@ -138,7 +138,7 @@ def _without_metadata(path):
 
 
 def _newer(path):
-    save_file({}, path, {"format": "squircuit", "version": "2", "kind": "model"})
+    save_file({}, path, {"format": "squircuit", "version": "3", "kind": "model"})
 
 
 def _nonsense(path):
@@ -167,7 +167,7 @@ def _text(path):
         (_text, "no safetensors file"),
         (_of_others, "safetensors, but not written by squircuit"),
         (_without_metadata, "safetensors, but not written by squircuit"),
-        (_newer, "version 2 of the format, this release reads up to 1"),
+        (_newer, "version 3 of the format, this release reads up to 2"),
         (_nonsense, "truncated, damaged or no safetensors file"),
         (_other_kind, "of kind 'checkpoint', not 'model'"),
     ],

@@ -13,11 +13,11 @@ from torch import Tensor
 from squircuit.circuits.initial import initial_weights
 from squircuit.circuits.layers import Input, Layer, Sum
 from squircuit.circuits.parameter import Constraint, Parameter
-from squircuit.circuits.picture import draw
 from squircuit.circuits.serialise import from_json, to_json
 from squircuit.circuits.structure import Structure
-from squircuit.circuits.summary import summary
+from squircuit.circuits.summary import draw, summary
 from squircuit.errors import ParameterError, warn_former
+from squircuit.regions import RegionGraph
 
 OF_MODELS = {
     "cuda", "eval", "expectation", "given", "impute", "log_conditional", "log_partition", "log_prob",
@@ -244,3 +244,29 @@ def _some(names: Mapping[str, object] | Sequence[str], most: int = 4) -> str:
 def _restored(text: str, values: Mapping[str, Tensor]) -> Circuit:
     """A circuit from what pickle kept of it."""
     return Circuit.from_json(text).with_weights(values)
+
+
+def require_circuit(function: str, *arguments: Any) -> None:
+    """Refuse anything but circuits, and say how to get one.
+
+    Args:
+        function: its name, for the message.
+        arguments: that must be circuits.
+
+    Example:
+        >>> from squircuit.regions import linear
+        >>> require_circuit("partition", linear(3))
+        Traceback (most recent call last):
+        squircuit.errors.ParameterError: partition takes a Circuit, got RegionGraph(...). Fix: ...
+    """
+    for argument in arguments:
+        if not isinstance(argument, Circuit):
+            raise ParameterError(f"{function} takes a Circuit, got {argument!r}", fix=_fix(argument))
+
+
+def _fix(argument: Any) -> str:
+    if callable(getattr(argument, "circuit", None)):  # a model, which this folder does not know
+        return "pass model.circuit()"
+    if isinstance(argument, RegionGraph):
+        return "pass sq.build(regions, family, units)"
+    return "pass what sq.build, or Circuit(root), returns"

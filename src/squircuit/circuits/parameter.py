@@ -138,7 +138,12 @@ def as_tensor(value: Any, what: str) -> Tensor:
 
 
 def _is_finite(value: Tensor) -> bool:
-    """No NaN and no infinity, in one pass: both show in the least or the largest entry."""
+    """No NaN and no infinity, in one pass: both show in the least or the largest entry.
+
+    Tensors without memory, on the device "meta", stand for values that are filled in later.
+    """
+    if value.is_meta:
+        return True
     if value.is_complex():
         value = torch.view_as_real(value)
     return all(bool(torch.isfinite(extreme)) for extreme in value.aminmax())

@@ -17,7 +17,7 @@ import squircuit
 from squircuit.cli.arguments import one_of
 from squircuit.errors import FormatError, ParameterError, suggestion
 
-HELPERS = ("record",)
+HELPERS = ("record", "table_peers", "other_tables")
 """Files among the experiments that are none."""
 STANDARD_ERROR = 2
 PACKAGE = Path(squircuit.__file__).resolve().parent

@@ -18,8 +18,7 @@ from squircuit.families.bins import Bins
 from squircuit.families.block import BlockFamily
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
-from squircuit.families.concatenated import Concatenated
-from squircuit.families.derived import Conjugated
+from squircuit.families.derived import Concatenated, Conjugated, Product
 from squircuit.families.domain import Domain, Finite, HalfLine, Interval, Line
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
@@ -29,7 +28,6 @@ from squircuit.families.legendre import Legendre
 from squircuit.families.monotone import Monotone
 from squircuit.families.multivariate_gaussian import MultivariateGaussian
 from squircuit.families.orthonormalised import Orthonormalised, OrthonormalisedBlock
-from squircuit.families.product import Product
 from squircuit.families.serialise import FAMILIES, family_from_dict, family_to_dict
 from squircuit.families.transformed import Transformed
 

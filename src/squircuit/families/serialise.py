@@ -12,8 +12,7 @@ from squircuit.families.base import InputFunctions
 from squircuit.families.bins import Bins
 from squircuit.families.bspline import BSpline
 from squircuit.families.categorical import Categorical
-from squircuit.families.concatenated import Concatenated
-from squircuit.families.derived import Conjugated
+from squircuit.families.derived import Concatenated, Conjugated, Product
 from squircuit.families.fourier import Fourier
 from squircuit.families.gaussian import Gaussian
 from squircuit.families.hermite import Hermite
@@ -22,7 +21,6 @@ from squircuit.families.legendre import Legendre
 from squircuit.families.monotone import Monotone
 from squircuit.families.multivariate_gaussian import MultivariateGaussian
 from squircuit.families.orthonormalised import Orthonormalised, OrthonormalisedBlock
-from squircuit.families.product import Product
 from squircuit.families.transformed import Transformed
 from squircuit.storage.words import one_line, quoted
 

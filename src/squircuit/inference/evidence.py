@@ -13,8 +13,7 @@ from squircuit.circuits import Circuit
 from squircuit.data import Rows
 from squircuit.errors import DataError, ParameterError, require_unmasked
 from squircuit.execution.derivatives import require_no_batch
-from squircuit.reference.data import as_variables
-from squircuit.reference.numeric import as_tensor
+from squircuit.reference.data import as_tensor, as_variables
 from squircuit.regions.scope import describe
 
 Variables: TypeAlias = Iterable[int] | Tensor | None  #: numbers of variables, or booleans (d,) or (n, d)

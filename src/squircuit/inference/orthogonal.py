@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.properties import is_orthogonal, is_regular_orthogonal, require
 from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, forward, input_weight, weight_of

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.reference.inner_product import root_norms
 
 

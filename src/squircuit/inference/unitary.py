@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Input, Layer, Sum
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.postorder import postorder
-from squircuit.circuits.require_circuit import require_circuit
 from squircuit.properties import is_unitary, require, satisfies_u4
 from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, weight_blocks

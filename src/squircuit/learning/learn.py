@@ -67,8 +67,8 @@ def learn(
         valid: rows by which members are weighed, likewise; None: a tenth of the rows. Where there are fewer
             than 4,000 rows in all (1,000 where all columns are discrete), these join the others, and each
             fifth of all rows is held out in turn.
-        minutes: of work at most, about; None: by the size of the table, from seconds to ten minutes on two
-            cores.
+        minutes: of work at most, about, by the clock; None: by the size of the table, from seconds to ten
+            minutes on two cores. A busy machine then takes longer, but tries the same.
         members: kinds of candidates: "mixtures", "trees".
         weights: of the rows, (n,) numbers ≥ 0, how much each counts beside the others: their mean is made 1.
         seed: of all that is random.
@@ -111,21 +111,31 @@ def learn(
 class Budget:
     """How long a search may take.
 
+    Candidates are chosen by what they cost, in multiplications, so that the same call tries the same ones
+    wherever it runs. Should they take much longer than that, none is begun any more. Of the user's minutes
+    the clock decides this. Otherwise it is the time that processors worked, of which a busy machine does not
+    take away anything, and the clock only ends what would never end.
+
     Args:
-        seconds: that candidates are chosen for; none is begun after twice as many.
+        seconds: that candidates are chosen for.
+        by_clock: they are the user's: none is begun after twice as many.
     """
 
     seconds: float
+    by_clock: bool = True
     started: float = field(default_factory=time.monotonic)
+    worked: float = field(default_factory=time.process_time)
 
     SPEED = 4e9
     """Multiplications a second, about, of what members cost on two cores."""
+    FLOOR = 6
+    """Candidates that are tried in any case where no minutes were given."""
 
     @classmethod
     def of(cls, table: Table, minutes: float | None) -> Budget:
         """The user's budget, or one by the cells: 75 s up to 400,000, eight minutes from 3,000,000 on."""
         if minutes is None:
-            return cls(60 * min(8.0, max(1.25, table.rows.size / 4e5)))
+            return cls(60 * min(8.0, max(1.25, table.rows.size / 4e5)), by_clock=False)
         if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
             raise ParameterError(f"minutes={minutes!r}. Fix: pass a number of minutes above 0, such as 2.")
         return cls(60.0 * minutes)
@@ -135,10 +145,16 @@ class Budget:
         """Multiplications that it is enough for, about: candidates are chosen by it, so not by chance."""
         return self.seconds * self.SPEED
 
-    @property
-    def is_spent(self) -> bool:
-        """Twice as long as it should take: candidates are chosen by work, so that the clock seldom counts."""
-        return time.monotonic() - self.started > 2 * self.seconds
+    def is_spent(self, tried: int) -> bool:
+        """No more candidates than those that were tried.
+
+        Two cores that work for twice as long as they should are four times the seconds; eight times by the
+        clock are a machine so busy that nobody would wait for the rest.
+        """
+        if self.by_clock:
+            return tried >= 1 and time.monotonic() - self.started > 2 * self.seconds
+        worked, waited = time.process_time() - self.worked, time.monotonic() - self.started
+        return tried >= self.FLOOR and (worked > 4 * self.seconds or waited > 8 * self.seconds)
 
 
 @final
@@ -207,7 +223,7 @@ class _Search:
         """Candidate by candidate; what was tried, and why no more: all were, or what ended the search."""
         best, tried = math.nan, list[Tried]()
         for number, candidate in enumerate(chosen):
-            if number and budget.is_spent:
+            if budget.is_spent(number):
                 return tried, "the time was over"
             try:
                 found = self._try(candidate, self.seed + number)

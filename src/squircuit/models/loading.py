@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from squircuit import storage
 from squircuit.circuits import Circuit
@@ -28,8 +29,11 @@ def load(path: str | PathLike[str], device: torch.device | str | int | None = No
     Its answers are the same bit by bit on the same machine. It is in evaluation mode: ``model.train()`` to
     go on training it in a loop of your own.
 
+    Weights are read a part of the file at a time, checked, and go to the device at once: beside them no more
+    than a part of a file in parts has to fit into main memory.
+
     Args:
-        path: of the file.
+        path: of the file; its parts, where it has some, are in the same folder.
         device: where the weights go; default the CPU.
 
     Raises:
@@ -47,7 +51,7 @@ def load(path: str | PathLike[str], device: torch.device | str | int | None = No
     place = _device(device)
     content = storage.Content(path, KIND)
     try:
-        return _model(content).to(place).eval()
+        return _model(content, place).eval()
     except (
         Exception
     ) as error:  # anybody may have written the file, and the parts of a model raise what suits them
@@ -61,24 +65,36 @@ def load(path: str | PathLike[str], device: torch.device | str | int | None = No
         ) from error
 
 
-def _model(content: storage.Content) -> SquaredCircuit:
+def _model(content: storage.Content, device: torch.device) -> SquaredCircuit:
     document = content.document
     circuit = _circuit(content)
     real = {"float32": torch.float32, "float64": torch.float64}[document["dtype"]]
     _require_forms(circuit, content, document["weights"], real)
     schema, shape = _schema(circuit, document), _shape(circuit, document)
-    tensors = content.tensors()
-    weights = {
-        name: tensors[s][i] for s, names in document["weights"].items() for i, name in enumerate(names)
-    }
-    logits = tensors.get(LOGITS)
-    if logits is not None:
-        weights |= {circuit.parameter_name(circuit.root_weights): logits.softmax(dim=0)}  # type: ignore[arg-type]
-    model = SquaredCircuit(circuit.with_weights(weights), dtype=real)
-    if logits is not None:
-        model.get_parameter(LOGITS).data.copy_(logits)
+    model = SquaredCircuit(circuit.with_weights(_without_memory(circuit)), dtype=real)
     model.schema, model.shape, model.notes = schema, shape, _notes(document["notes"])
+    model.make_room(device)
+    for tensor, first, entries in content.pieces(device):
+        if tensor == LOGITS:
+            model.get_parameter(LOGITS).data[first : first + len(entries)] = entries
+        elif tensor != STRUCTURE:
+            for name, value in zip(document["weights"][tensor][first:], entries, strict=False):
+                model.fill(name, circuit.parameters[name].checked(value))
+    if circuit.root_weights is not None:
+        circuit.root_weights.checked(model.get_parameter(LOGITS).detach().softmax(dim=0))
     return model
+
+
+def _without_memory(circuit: Circuit) -> dict[str, Tensor]:
+    """Values for all parameters that are to be filled in; root weights are uniform until then."""
+    weights = {
+        name: torch.empty(p.shape, dtype=torch.complex128 if p.is_complex else torch.float64, device="meta")
+        for name, p in circuit.parameters.items()
+    }
+    if circuit.root_weights is not None:
+        shares = torch.full((circuit.num_roots,), 1 / circuit.num_roots, dtype=torch.float64)
+        weights[circuit.parameter_name(circuit.root_weights)] = shares
+    return weights
 
 
 def _circuit(content: storage.Content) -> Circuit:

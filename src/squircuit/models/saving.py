@@ -15,6 +15,7 @@ from torch import Tensor
 from squircuit import storage
 from squircuit.errors import FormatError, ParameterError
 from squircuit.models.weights import LOGITS
+from squircuit.storage.files import PART
 
 if TYPE_CHECKING:
     from squircuit.models.squared_circuit import SquaredCircuit
@@ -29,7 +30,9 @@ RATIO = 64
 """How many bytes each byte of zlib data may add to that."""
 
 
-def save(model: SquaredCircuit, path: str | PathLike[str], notes: Mapping[str, Any]) -> None:
+def save(
+    model: SquaredCircuit, path: str | PathLike[str], notes: Mapping[str, Any], part_bytes: int = PART
+) -> None:
     """Write a model; see :meth:`SquaredCircuit.save`."""
     _require_described(model)
     text = model.structure.to_json().encode()
@@ -48,7 +51,7 @@ def save(model: SquaredCircuit, path: str | PathLike[str], notes: Mapping[str, A
         "shape": None if model.shape is None else list(model.shape),
         "notes": _mapping(notes),
     }
-    storage.write(path, weights | {STRUCTURE: compressed(text)}, document, KIND)
+    storage.write(path, weights | {STRUCTURE: compressed(text)}, document, KIND, part_bytes)
 
 
 def stacked_names(model: SquaredCircuit) -> dict[str, list[str]]:

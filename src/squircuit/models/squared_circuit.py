@@ -21,6 +21,7 @@ from squircuit.models.density import Density
 from squircuit.models.queries import Queries
 from squircuit.models.saving import save
 from squircuit.models.weights import StackedWeights
+from squircuit.storage.files import PART
 
 
 @final
@@ -190,17 +191,24 @@ class SquaredCircuit(Queries, StackedWeights):
         """
         return self.structure.draw(None if self.schema is None else self.schema.names)
 
-    def save(self, path: str | PathLike[str], notes: Mapping[str, Any] | None = None) -> None:
+    def save(
+        self,
+        path: str | PathLike[str],
+        notes: Mapping[str, Any] | None = None,
+        part_bytes: int = PART,
+    ) -> None:
         """Write the model to one file, from which :func:`squircuit.load` makes it again.
 
-        The file is there completely or not at all; it is safetensors and holds no program.
+        The file is there completely or not at all; it is safetensors and holds no program. Where weights take
+        more than ``part_bytes``, they are in files of that size beside it, which belong to it.
 
         Args:
             path: of the file, such as "digits.safetensors".
             notes: JSON data to be kept with it, e.g. how it was trained; default ``model.notes``.
+            part_bytes: of weights in one file, default 4 GB.
 
         Raises:
             FormatError: if the file cannot be written, or an input function is of a class of your own.
             ParameterError: if weights are not finite, or notes no JSON data.
         """
-        save(self, path, self.notes if notes is None else notes)
+        save(self, path, self.notes if notes is None else notes, part_bytes)

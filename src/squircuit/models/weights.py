@@ -222,6 +222,24 @@ class StackedWeights(nn.Module):
     def _logits(self) -> Tensor | None:
         return None if self.structure.root_weights is None else self.held(LOGITS)
 
+    # ------------------------------------------------------------------ how they are filled from files
+
+    def make_room(self, device: torch.device) -> None:
+        """Give what has no memory, on the device "meta", some on a device; move the rest there."""
+        for name, parameter in list(self._parameters.items()):
+            if parameter is not None and parameter.is_meta:
+                self.register_parameter(name, nn.Parameter(torch.empty_like(parameter, device=device)))
+        for name, value in list(self._buffers.items()):
+            if value is not None and value.is_meta:
+                self.register_buffer(name, torch.empty_like(value, device=device))
+        self._apply(lambda value: value.to(device))
+
+    @torch.no_grad()
+    def fill(self, name: str, value: Tensor) -> None:
+        """Set one parameter of the circuit, by its name there, to a value that has been checked."""
+        stack, entry = self._places[name]
+        getattr(self, stack).data[entry].copy_(value)
+
     # ------------------------------------------------------------------ whether they keep their constraints
 
     @property

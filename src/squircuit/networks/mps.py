@@ -17,11 +17,10 @@ from typing import Any
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.errors import ParameterError
-from squircuit.networks.arrays import as_tensors, is_index
 from squircuit.networks.chain import chain
-from squircuit.networks.site import Child, Site, canonicalise
+from squircuit.networks.site import Child, Site, as_tensors, canonicalise, is_index
 from squircuit.networks.tree import Families, from_tree, to_tree
 
 

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.errors import ParameterError, StructureError
-from squircuit.networks.arrays import as_tensor
 from squircuit.networks.chain import chain
-from squircuit.networks.site import NETWORK, Child, Site, sites
+from squircuit.networks.site import NETWORK, Child, Site, as_tensor, sites
 from squircuit.networks.tree import Families, from_tree, to_tree
 
 

@@ -22,10 +22,18 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.errors import ParameterError, StructureError
-from squircuit.networks.arrays import as_tensors, is_index
-from squircuit.networks.site import Child, Site, canonicalise, dimensions, merged, scopes
+from squircuit.networks.site import (
+    Child,
+    Site,
+    as_tensors,
+    canonicalise,
+    dimensions,
+    is_index,
+    merged,
+    scopes,
+)
 from squircuit.networks.tree import Families, from_tree, require_all_variables, to_tree
 from squircuit.regions.scope import describe
 

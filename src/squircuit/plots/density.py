@@ -12,9 +12,19 @@ from squircuit.data.given import rows_of
 from squircuit.data.optional import need
 from squircuit.errors import DataError, ParameterError, is_whole
 from squircuit.models import SquaredCircuit
-from squircuit.plots.extent import Range, extent
 from squircuit.plots.images import as_floats
-from squircuit.plots.style import DENSITY, INK, VERMILION, figure, name_of, panels, require_model, titled
+from squircuit.plots.style import (
+    DENSITY,
+    INK,
+    VERMILION,
+    Range,
+    extent,
+    figure,
+    name_of,
+    panels,
+    require_model,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,7 @@ from torch import Tensor
 from squircuit.errors import ParameterError
 from squircuit.inference import Marginals
 from squircuit.models import SquaredCircuit
-from squircuit.plots.extent import extent
-from squircuit.plots.style import BLUE, GREEN, figure, name_of, panels, require_model, titled
+from squircuit.plots.style import BLUE, GREEN, extent, figure, name_of, panels, require_model, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

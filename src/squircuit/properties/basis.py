@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.errors import StructureError
 from squircuit.properties.structure import is_decomposable, is_smooth
 from squircuit.properties.verdict import Verdict

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.summary import table
 from squircuit.properties.basis import is_basis_decomposable, is_regular_orthogonal
 from squircuit.properties.determinism import is_deterministic

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
 from squircuit.circuits.balance import balanced
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.postorder import postorder
-from squircuit.circuits.require_circuit import require_circuit
 from squircuit.properties.basis import sum_edges, too_large
 from squircuit.properties.points import blocks, grid, representatives
 from squircuit.properties.structure import is_smooth

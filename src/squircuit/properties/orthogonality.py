@@ -10,8 +10,8 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit, Kronecker, Layer, Sum
 from squircuit.circuits.balance import balanced
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.postorder import postorder
-from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
 from squircuit.properties.basis import BLOCKS, UNCLEAR, is_regular_orthogonal, sum_edges, too_large
 from squircuit.properties.points import POINTS_LIMIT, blocks, grid, quadrature

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squircuit.circuits import Circuit, Input, Layer, Sum
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.validation import overlapping_products, uneven_sums
 from squircuit.errors import StructureError
 from squircuit.properties.verdict import Verdict

@@ -12,8 +12,8 @@ from itertools import combinations
 import torch
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter, Sum
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.layers import are_apart
-from squircuit.circuits.require_circuit import require_circuit
 from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.properties.basis import BLOCKS, closed_inner, input_pairs

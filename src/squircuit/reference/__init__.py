@@ -4,8 +4,7 @@ Everything faster that comes later is checked against this folder, and this fold
 enumeration.
 """
 
-from squircuit.reference.evaluate import evaluate
+from squircuit.reference.evaluate import evaluate, integrate
 from squircuit.reference.inner_product import gram, inner_product
-from squircuit.reference.integrate import integrate
 
 __all__ = ["evaluate", "gram", "inner_product", "integrate"]

@@ -1,4 +1,4 @@
-"""The value of every layer, from the inputs to the roots."""
+"""The value of every layer, from inputs to roots; and the integral of a circuit (not of its square)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Sum
-from squircuit.circuits.require_circuit import require_circuit
-from squircuit.reference.data import as_data
+from squircuit.circuits.circuit import require_circuit
+from squircuit.families import BlockFamily
+from squircuit.reference.data import as_data, as_variables, observed_data, require_valid
+from squircuit.regions.scope import Scope
 
 
 def evaluate(circuit: Circuit, x: Any) -> Tensor:
@@ -103,3 +105,46 @@ def kronecker(a: Tensor, b: Tensor) -> Tensor:
 def kronecker_rows(a: Tensor, b: Tensor) -> Tensor:
     """Kronecker product of the rows: (n, K1), (n, K2) → (n, K1·K2), the index of ``a`` slowest."""
     return (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1)
+
+
+def integrate(circuit: Circuit, x: Any = None, over: Iterable[int] | None = None) -> Tensor:
+    """∫ c(y, z) dz over the variables ``over`` (default: all), in time O(|c|) (§2, Def. 2).
+
+    Args:
+        circuit: smooth and decomposable, with weights. To integrate |c|², pass ``square(c)``.
+        x: data (n, d); the columns of integrated variables are ignored. Not needed to integrate all.
+        over: the variables to integrate out.
+
+    Returns:
+        (n, R) complex128; n = 1 where there is no data.
+
+    Example:
+        >>> from squircuit.circuits import Sum
+        >>> from squircuit.families import Categorical
+        >>> circuit = Circuit(Sum(Input(0, Categorical(3)), weight=torch.tensor([[1.0, 2.0, 3.0]])))
+        >>> integrate(circuit).item()
+        (6+0j)
+    """
+    require_circuit("integrate", circuit)
+    integrated = as_variables(circuit, over)
+    require_valid(circuit)
+    data = observed_data(circuit, x, integrated)
+    values = forward(
+        circuit.layers,
+        at_input=lambda layer: _input(circuit, layer, data, integrated),
+        weight=lambda layer: weight_of(circuit, layer),
+    )
+    return torch.cat([values[root] for root in circuit.roots], dim=1)
+
+
+def _input(circuit: Circuit, layer: Input, data: Tensor, integrated: Scope) -> Tensor:
+    values, weight = circuit.family_values(layer), input_weight(circuit, layer)
+    if not layer.scope & integrated:
+        return evaluate_input(circuit, layer, layer.columns(data))
+    if layer.scope <= integrated:
+        totals = layer.family.integrals(values).to(torch.complex128)
+        return (weight @ totals).expand(len(data), -1)
+    assert isinstance(layer.family, BlockFamily)  # others are over one variable
+    observed = [variable not in integrated for variable in layer.variables]
+    parts = layer.family.partial_integrals(layer.columns(data), observed, values)
+    return parts.to(torch.complex128) @ weight.T

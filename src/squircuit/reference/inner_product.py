@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Sum
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.layers import are_apart, is_product, summands
 from squircuit.circuits.postorder import postorder
-from squircuit.circuits.require_circuit import require_circuit
 from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import StructureError

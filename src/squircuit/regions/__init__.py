@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from squircuit.regions.chow_liu import chow_liu
-from squircuit.regions.patch_splits import patch_splits
-from squircuit.regions.quad_tree import quad_tree
-from squircuit.regions.region import Region
+from squircuit.regions.quad_tree import patch_splits, quad_tree
 from squircuit.regions.region_graph import RegionGraph
-from squircuit.regions.scope import Scope
+from squircuit.regions.scope import Region, Scope
 from squircuit.regions.trees import balanced_tree, linear, random_tree
 
 __all__ = [

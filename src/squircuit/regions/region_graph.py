@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squircuit.errors import FormatError, StructureError
-from squircuit.regions._checks import check_graph, check_order
-from squircuit.regions._document import read_document, write_document
-from squircuit.regions.region import Region
-from squircuit.regions.scope import Scope, describe
+from squircuit.regions._checks import check_graph, check_order, read_document, write_document
+from squircuit.regions.scope import Region, Scope, describe
 from squircuit.regions.svg import Node, draw_graph
 
 __all__ = ["Builder", "Region", "RegionGraph"]

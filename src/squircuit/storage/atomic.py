@@ -39,7 +39,7 @@ def replace(path: str | PathLike[str], content: bytes) -> None:
     except (OSError, ValueError) as error:  # ValueError: a null byte or half a character in the name
         if isinstance(error, FormatError):
             raise
-        raise _cannot(file, error) from error
+        raise cannot(file, error) from error
     finally:
         _delete(temporary)  # Ctrl-C, too; nothing is left where it has been renamed
 
@@ -53,7 +53,7 @@ def require_writable(path: str | PathLike[str]) -> None:
             file.lstat()  # a name that is too long is found here
         temporary.open("xb").close()
     except (OSError, ValueError) as error:
-        raise _cannot(file, error) from error
+        raise cannot(file, error) from error
     finally:
         _delete(temporary)
 
@@ -77,7 +77,8 @@ def _stem(file: Path) -> str:
     return "." + file.name.encode(errors="surrogateescape")[:LONGEST].decode(errors="ignore")
 
 
-def _cannot(file: Path, error: OSError | ValueError) -> FormatError:
+def cannot(file: Path, error: OSError | ValueError) -> FormatError:
+    """The error of a file that cannot be written there."""
     name = str(file) if len(str(file)) <= LONGEST else f"{str(file)[:LONGEST]}…"
     return FormatError(
         f"{name}: cannot be written ({getattr(error, 'strerror', None) or one_line(error)}). "

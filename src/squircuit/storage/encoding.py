@@ -20,12 +20,20 @@ def encoded(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]
         >>> plain["z"], complex_names
         (tensor([[1., 2.]]), ['z'])
     """
+    complex_names = complex_of(tensors)
+    return {name: _plain(value) for name, value in tensors.items()}, complex_names
+
+
+def complex_of(tensors: Mapping[str, Tensor]) -> list[str]:
+    """The names of the complex ones, once all are known to be tensors that can be stored."""
     for name, value in tensors.items():
         _require_tensor(name, value)
-    return (
-        {name: _plain(value) for name, value in tensors.items()},
-        sorted(name for name, value in tensors.items() if value.is_complex()),
-    )
+    return sorted(name for name, value in tensors.items() if value.is_complex())
+
+
+def nbytes(value: Tensor) -> int:
+    """Bytes of a tensor in a file."""
+    return value.numel() * value.element_size()
 
 
 def decoded(plain: Mapping[str, Tensor], complex_names: Iterable[str]) -> dict[str, Tensor]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from squircuit.circuits import Circuit, Input, Layer, Parameter
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.layers import copied
-from squircuit.circuits.require_circuit import require_circuit
 
 
 def conjugate(circuit: Circuit) -> Circuit:

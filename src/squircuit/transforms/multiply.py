@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.layers import factor_units, factors, summands
 from squircuit.circuits.postorder import postorder
-from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import StructureError
 from squircuit.families import Categorical, Family, Product
 from squircuit.properties import are_compatible, is_structured_decomposable, require

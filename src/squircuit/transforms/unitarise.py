@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.layers import have_same_functions
-from squircuit.circuits.require_circuit import require_circuit
 from squircuit.errors import ParameterError, StructureError
 from squircuit.reference.evaluate import input_weight, kronecker, kronecker_rows, weight_blocks
 

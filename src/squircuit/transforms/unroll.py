@@ -7,7 +7,7 @@ from itertools import product
 import torch
 
 from squircuit.circuits import Circuit, Hadamard, Input, Layer, Parameter, Sum
-from squircuit.circuits.require_circuit import require_circuit
+from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.scalar import product_unit, sum_unit
 from squircuit.reference.evaluate import input_weight
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from squircuit.inference.upward.sandwiches import weigh_beside_identity, weigh_pair
+from squircuit.inference.upward.contraction import weigh_beside_identity, weigh_pair
 
 ROWS, UNITS, WIDTHS = 3, 2, (3, 2)
 FORMS = ["matrix, matrix", "vector, matrix", "matrix, vector", "vector, identity", "identity, vector"]

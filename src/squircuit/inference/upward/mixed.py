@@ -23,9 +23,9 @@ from squircuit.execution.plan import Branch, InputGroup, Key, SumGroup
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.compile.schedule import Form
 from squircuit.inference.upward import contraction
+from squircuit.inference.upward.contraction import weigh_beside_identity, weigh_pair
 from squircuit.inference.upward.inputs import InputMessages
 from squircuit.inference.upward.messages import CANCELLED, Messages
-from squircuit.inference.upward.sandwiches import weigh_beside_identity, weigh_pair
 from squircuit.inference.upward.scaled_message import rescaled_units, squared
 
 Booleans: TypeAlias = NDArray[np.bool_]

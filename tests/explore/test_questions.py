@@ -136,12 +136,10 @@ def test_completions_of_a_class_are_as_frequent_as_its_own_model_says(page, imag
     drawn = [
         image
         for seed in range(20)
-        for image in asked(page, "completions", **{"class": "first"}, pixels=SEEN, count=24, seed=seed)[
-            "completions"
-        ]
+        for image in asked(page, "completions", pixels=SEEN, count=24, seed=seed, **first)["completions"]
     ]
     assert torch.tensor(drawn).double().mean(dim=0).tolist() == pytest.approx(mean.tolist(), abs=0.2)
-    assert "is no class" in refusal(page, "completions", **{"class": "third"}, pixels=SEEN)
+    assert "is no class" in refusal(page, "completions", pixels=SEEN, **{"class": "third"})
 
 
 @tables

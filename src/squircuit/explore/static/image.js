@@ -42,7 +42,7 @@ export function showImage(main, model) {
 
   function showLikelihood({ log_prob, bits, seen, members: shares }) {
     likely.textContent = seen ? `${inWords(log_prob)} nats` : "Nothing is seen";
-    words.textContent = seen ? `log p of the ${seen} numbers that are seen: ${inWords(bits, 3)} bits each` : "These are samples of the model.";
+    words.textContent = seen ? `log p of the ${seen} number${seen > 1 ? "s" : ""} seen: ${inWords(bits, 3)} bits each` : "These are samples of the model.";
     members.replaceChildren(...memberList(shares, model, model.classes.length ? { chosen: state.class, choose } : {}));
   }
 

@@ -25,10 +25,10 @@ export function surface(state, sides, range, changed) {
 
   /** Use the tool on all pixels of the brush around a place. */
   function apply(row, column) {
-    const radius = (state.brush - 1) / 2, ink = state.tool === "erase" ? Array(channels).fill(null) : state.ink;
-    for (let i = Math.ceil(row - radius); i <= row + radius; i++)
-      for (let j = Math.ceil(column - radius); j <= column + radius; j++)
-        if (i >= 0 && j >= 0 && i < height && j < width) state.pixels.splice((i * width + j) * channels, channels, ...ink);
+    const ink = state.tool === "erase" ? Array(channels).fill(null) : state.ink;
+    const [top, left] = [row, column].map((at) => Math.round(at - (state.brush - 1) / 2));
+    for (let i = Math.max(top, 0); i < Math.min(top + state.brush, height); i++)
+      for (let j = Math.max(left, 0); j < Math.min(left + state.brush, width); j++) state.pixels.splice((i * width + j) * channels, channels, ...ink);
   }
 
   function placeOf(event) {

@@ -99,7 +99,7 @@ def _grid(found: Marginals, v: int, low: float, high: float) -> Tensor:
     """Even points, and the nodes at which the density is highest."""
     nodes = found.points[v][found.values[v][0].topk(min(SPIKES, len(found.points[v]))).indices].double().cpu()
     inside = nodes[(nodes > low) & (nodes < high)]
-    return torch.cat([torch.linspace(low, high, POINTS, dtype=torch.float64), inside]).unique()
+    return torch.cat([torch.linspace(low, high, POINTS, dtype=torch.float64), inside]).sort().values
 
 
 def _alone(model: SquaredCircuit, number: int) -> SquaredCircuit:

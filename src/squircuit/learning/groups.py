@@ -94,7 +94,7 @@ def grouped(x: Tensor, states: Tensor, weight: Tensor, components: int) -> list[
         for p in shared.nonzero()[:, 0].tolist()
     ]
     lacked = torch.where(shared, 0, (~patterns).sum(dim=1))[which]  # 0: the row has a group
-    for count in lacked.unique().tolist():
+    for count in torch.unique(lacked).tolist():
         if count:
             index = (lacked == count).nonzero()[:, 0]
             size = max(1, NUMBERS // (components * (x.shape[1] + count**2)))

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from squircuit.errors import StructureError
 from squircuit.execution.log_scales import log_sum
@@ -23,6 +24,9 @@ from squircuit.models.amplitudes import Amplitudes
 from squircuit.models.call import EVALUATION, Call, ManifoldWatch
 from squircuit.models.precision import needed_precision
 from squircuit.models.weights import StackedWeights
+
+NUMBERS = 2**26
+"""Values of units at a time in an evaluation, each of which takes some 32 bytes: two GiB."""
 
 
 @final
@@ -57,13 +61,31 @@ class Density:
             snapshot = self.snapshot(weights, call)
             return _attached(log_marginal(snapshot, evidence, components).to(weights.precision), weights)
         rows = (x if evidence is None else evidence.x).to(weights.device)
-        density = self.amplitudes.log_densities if components else self.amplitudes.log_density
         is_one, waits = self._watch.is_one(weights, call), call.waits(rows.device)
         real = weights.precision if is_one or not waits else self._needed_precision(weights)
-        log_p = density(weights, rows, real).to(weights.precision)
+        log_p = self._log_density(weights, call, rows, real, components).to(weights.precision)
         if waits:
             log_p = self._with_care(weights, log_p, rows, real, components)
         return log_p if is_one else log_p - self._log_z(weights, call, real)
+
+    def _log_density(
+        self, weights: StackedWeights, call: Call, rows: Tensor, real: torch.dtype, components: bool
+    ) -> Tensor:
+        """Not divided by Z. Evaluations see as many rows at a time as fit into some memory.
+
+        Where gradients are wanted, the layers of all but one such block are computed anew on the way back.
+        """
+        density = self.amplitudes.log_densities if components else self.amplitudes.log_density
+        if call.is_step or len(rows) <= self._rows_at_a_time:
+            return density(weights, rows, real)
+        parts = torch.split(rows, self._rows_at_a_time)
+        if not torch.is_grad_enabled():
+            return torch.cat([density(weights, part, real) for part in parts])
+        return torch.cat([checkpoint(density, weights, part, real, use_reentrant=False) for part in parts])
+
+    @cached_property
+    def _rows_at_a_time(self) -> int:
+        return max(1, NUMBERS // sum(layer.units for layer in self.structure.layers))
 
     def _evidence(self, weights: StackedWeights, call: Call, x: Any, missing: Any) -> Evidence | None:
         """Rows that have been checked, or None where x is to be taken as it is.

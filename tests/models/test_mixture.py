@@ -9,7 +9,6 @@ from scipy import stats
 
 import oracle
 import squircuit as sq
-from squircuit.models import density
 from squircuit.models.mixture import unmixed
 
 D = 4
@@ -80,22 +79,6 @@ def test_a_mixture_taken_apart_has_the_densities_and_shares_of_its_members(model
     for (_, part), model in zip(found, models, strict=True):
         p = oracle.density(model.circuit(), states()) / oracle.partition(model.circuit())
         np.testing.assert_allclose(part.log_prob(states()).exp().detach(), p, atol=1e-12)
-
-
-@pytest.mark.parametrize("by_component", [True, False])
-def test_many_rows_are_seen_in_parts_with_the_same_densities_and_gradients(monkeypatch, by_component):
-    rows, found = torch.as_tensor(states()), []
-    for numbers in (density.NUMBERS, 1):
-        monkeypatch.setattr(density, "NUMBERS", numbers)
-        model = parts()[1]
-        log_p = model.component_log_prob(rows) if by_component else model.log_prob(rows)
-        log_p.square().mean().backward()
-        p = oracle.density(model.circuit(), states()) / oracle.partition(model.circuit())
-        with torch.no_grad():
-            np.testing.assert_allclose(model.log_prob(rows).exp(), p, atol=1e-12)
-        found.append([log_p.detach(), *(p.grad for p in model.parameters())])
-    for whole, cut in zip(*found, strict=True):
-        torch.testing.assert_close(whole, cut, rtol=1e-12, atol=1e-12)
 
 
 def test_terms_of_rows_that_lack_different_variables(mixed):

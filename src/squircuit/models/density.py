@@ -7,7 +7,6 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from squircuit.errors import StructureError
 from squircuit.execution.log_scales import log_sum
@@ -24,9 +23,10 @@ from squircuit.models.amplitudes import Amplitudes
 from squircuit.models.call import EVALUATION, Call, ManifoldWatch
 from squircuit.models.precision import needed_precision
 from squircuit.models.weights import StackedWeights
+from squircuit.storage.memory import require_memory
 
-NUMBERS = 2**26
-"""Values of units at a time in an evaluation, each of which takes some 32 bytes: two GiB."""
+BLOCK_BYTES = 2**27
+"""Of the outputs of all layers for the rows that are computed together, where no gradients are wanted."""
 
 
 @final
@@ -63,29 +63,32 @@ class Density:
         rows = (x if evidence is None else evidence.x).to(weights.device)
         is_one, waits = self._watch.is_one(weights, call), call.waits(rows.device)
         real = weights.precision if is_one or not waits else self._needed_precision(weights)
-        log_p = self._log_density(weights, call, rows, real, components).to(weights.precision)
-        if waits:
-            log_p = self._with_care(weights, log_p, rows, real, components)
+        blocks = [rows] if call.is_step else self._blocks(weights, rows, real)
+        parts = [self._of_rows(weights, block, real, components, waits) for block in blocks]
+        log_p = parts[0] if len(parts) == 1 else torch.cat(parts)
         return log_p if is_one else log_p - self._log_z(weights, call, real)
 
-    def _log_density(
-        self, weights: StackedWeights, call: Call, rows: Tensor, real: torch.dtype, components: bool
+    def _of_rows(
+        self, weights: StackedWeights, rows: Tensor, real: torch.dtype, components: bool, careful: bool
     ) -> Tensor:
-        """Not divided by Z. Evaluations see as many rows at a time as fit into some memory.
-
-        Where gradients are wanted, the layers of all but one such block are computed anew on the way back.
-        """
+        """log Σ_r π_r |c_r(x)|² of rows that lack nothing, not divided by Z."""
         density = self.amplitudes.log_densities if components else self.amplitudes.log_density
-        if call.is_step or len(rows) <= self._rows_at_a_time:
-            return density(weights, rows, real)
-        parts = torch.split(rows, self._rows_at_a_time)
-        if not torch.is_grad_enabled():
-            return torch.cat([density(weights, part, real) for part in parts])
-        return torch.cat([checkpoint(density, weights, part, real, use_reentrant=False) for part in parts])
+        log_p = density(weights, rows, real).to(weights.precision)
+        return self._with_care(weights, log_p, rows, real, components) if careful else log_p
 
-    @cached_property
-    def _rows_at_a_time(self) -> int:
-        return max(1, NUMBERS // sum(layer.units for layer in self.structure.layers))
+    def _blocks(self, weights: StackedWeights, rows: Tensor, real: torch.dtype) -> tuple[Tensor, ...]:
+        """Rows so many at a time that the outputs of all layers fit into a part of the memory.
+
+        Where gradients are wanted the outputs of all rows are kept until the backward pass, so that blocks
+        would save nothing.
+        """
+        row_bytes = self.network.plan.numbers_a_row * real.itemsize
+        if not (torch.is_grad_enabled() and any(p.requires_grad for p in weights.parameters())):
+            return torch.split(rows, max(1, BLOCK_BYTES // row_bytes))
+        if rows.device.type == "cpu":
+            fix = "ask within `with torch.no_grad():`, or fewer rows at a time"
+            require_memory(row_bytes * len(rows), f"log_prob of {len(rows):,} rows with gradients", fix)
+        return (rows,)
 
     def _evidence(self, weights: StackedWeights, call: Call, x: Any, missing: Any) -> Evidence | None:
         """Rows that have been checked, or None where x is to be taken as it is.

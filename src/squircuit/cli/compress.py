@@ -25,7 +25,7 @@ from squircuit.models import SquaredCircuit
 from squircuit.progress import shown
 from squircuit.storage.atomic import replace
 from squircuit.storage.checks import require_file
-from squircuit.storage.checks import shown as path_shown
+from squircuit.storage.words import path_text
 
 ENDING = ".sqz"
 
@@ -85,7 +85,7 @@ def decompress(
         with shown("decompressing", not quiet):
             found = unpacked(opened, content)
     except FormatError as error:
-        raise error.at(path_shown(file)) from error
+        raise error.at(path_text(file)) from error
     if as_pictures and out is not None:
         folder_of_pictures(out, opened, found.rows.x, found.notes.get("files"))
     elif not (as_json and is_standard(out)):

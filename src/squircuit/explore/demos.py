@@ -22,7 +22,7 @@ from squircuit.training import fit
 
 FOLDER = "explore"
 """Below the folder of data sets."""
-HELD_OUT, EPOCHS, UNITS = 20, 25, 4
+HELD_OUT, EPOCHS, UNITS = 20, 25, 2
 """Of the model of each digit: rows that say when to stop, passes at most, width."""
 MINUTES = 0.2
 """Of the search for the density of the small table."""

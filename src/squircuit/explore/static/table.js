@@ -78,7 +78,7 @@ function slider(column, id, change) {
   const [low, high] = column.states ? [column.states[0], column.states.at(-1)] : [column.low, column.high];
   const step = column.states ? 1 : column.step || Number(((high - low) / 200).toPrecision(1));
   const put = (text) => change({ [column.name]: text === "" ? null : Number(text) });
-  const typed = element("input", { type: "number", id, step: "any", placeholder: "unknown", onchange: (event) => put(event.target.value) });
+  const typed = element("input", { type: "number", id, step: "any", placeholder: "unknown", onchange: (event) => put(column.fixed && event.target.value ? rounded(event.target.value, step) : event.target.value) });
   const range = element("input", { type: "range", min: low, max: high, step: column.states || column.step ? step : "any", "aria-label": `${column.name}, slider`, oninput: (event) => put(rounded(event.target.value, step)) });
   const clear = button("×", () => {
     put("");

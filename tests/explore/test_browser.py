@@ -405,5 +405,7 @@ def test_pictures_of_the_page_for_readme_and_docs(opened, shown, name, state, op
     page = opened("demos", state.replace("HALF", half_a_digit()), **options)
     page.set_default_timeout(240_000)
     page.locator("#status:not(:empty)").wait_for()
+    expect(page.locator("#progress")).to_be_hidden()
+    page.wait_for_timeout(500)
     page.evaluate("() => document.activeElement.blur()")
     page.screenshot(path=f"{PICTURES}/{name}.png")

@@ -36,9 +36,9 @@ export function showTable(main, model) {
     element("div", { class: "actions" }, forget, total),
     element("p", { class: "words" }, "Set any columns: the exact distributions of all others follow. A column that is set shows what the others say of it."),
     element("div", { class: "cards" }, [...cards.values()].map((one) => one.node)),
-    members,
     samplePart(model),
     ...(canScore ? [scorePart(model)] : []),
+    members,
   );
   refresh();
 }

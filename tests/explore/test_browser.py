@@ -86,11 +86,11 @@ def seen(page):
 
 
 def pixels(page, selector):
-    """The colours of a canvas, (r, g, b) each."""
+    """The colours of a canvas, (r, g, b) each; None where it is erased."""
     flat = page.locator(selector).first.evaluate(
         "canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
     )
-    return [tuple(flat[i : i + 3]) for i in range(0, len(flat), 4)]
+    return [tuple(flat[i : i + 3]) if flat[i + 3] else None for i in range(0, len(flat), 4)]
 
 
 def until(page, holds):
@@ -115,9 +115,6 @@ def moved(page, *places):
     page.mouse.up()
 
 
-ORANGE = (251, 178, 102)
-
-
 def test_the_mouse_erases_and_draws_and_completions_keep_what_is_seen(opened):
     page = opened("image")
     settled(page)
@@ -130,9 +127,9 @@ def test_the_mouse_erases_and_draws_and_completions_keep_what_is_seen(opened):
     moved(page, (0, 1), (0, 2))
     expect(page.locator(".know")).to_contain_text("of the 1 number")
     settled(page)
-    assert pixels(page, ".surface") == [(0, 0, 0)] + [ORANGE] * 5
+    assert pixels(page, ".surface") == [(0, 0, 0)] + [None] * 5
     tiles = [pixels(page, f".grid button:nth-child({i}) canvas") for i in range(1, 7)]
-    assert all(tile[0] == (0, 0, 0) and ORANGE not in tile for tile in tiles)
+    assert all(tile[0] == (0, 0, 0) and None not in tile for tile in tiles)
 
 
 def test_touch_erases_as_the_mouse_does(opened):
@@ -188,7 +185,7 @@ def test_the_address_holds_the_image_and_goes_back(opened):
     assert pixels(again, ".surface") == image
 
 
-def test_a_picture_file_is_fitted_and_another_file_is_refused_on_the_page(opened):
+def test_a_picture_is_fitted_dropped_as_well_and_another_file_is_refused_on_the_page(opened):
     page = opened("image")
     settled(page)
     page.locator("#file").set_input_files(
@@ -199,6 +196,18 @@ def test_a_picture_file_is_fitted_and_another_file_is_refused_on_the_page(opened
     expect(page.locator(".know")).to_contain_text("of the 6 numbers")
     expect(page.get_by_role("alert")).to_be_hidden()
     assert pixels(page, ".surface") == [(255, 255, 255)] + [(0, 0, 0)] * 5
+    page.get_by_role("button", name="Erase all").click()
+    expect(page.locator("#likelihood")).to_have_text("Nothing is seen")
+    dropped = page.evaluate_handle(
+        """(bytes) => {
+            const data = new DataTransfer();
+            data.items.add(new File([new Uint8Array(bytes)], "dropped.png", { type: "image/png" }));
+            return data;
+        }""",
+        list(png()),
+    )
+    page.dispatch_event(".surface", "drop", {"dataTransfer": dropped})
+    expect(page.locator(".know")).to_contain_text("of the 6 numbers")
 
 
 def png():

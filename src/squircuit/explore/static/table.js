@@ -9,6 +9,7 @@ import { samplePart, scorePart } from "./rows.js";
 import { canScore } from "./server.js";
 
 const LISTED = 6; // states that are listed with their names
+const MANY = 24; // columns, of which one is looked for by its name
 
 export function showTable(main, model) {
   const cards = new Map(model.columns.map((column) => [column.name, card(column, change)]));
@@ -33,7 +34,7 @@ export function showTable(main, model) {
   members.className = "card";
   members.hidden = true;
   main.append(
-    element("div", { class: "actions" }, forget, total),
+    element("div", { class: "actions" }, forget, total, ...(model.columns.length > MANY ? [finder(cards)] : [])),
     element("p", { class: "words" }, "Set any columns: the exact distributions of all others follow. A column that is set shows what the others say of it."),
     element("div", { class: "cards" }, [...cards.values()].map((one) => one.node)),
     samplePart(model),
@@ -41,6 +42,12 @@ export function showTable(main, model) {
     members,
   );
   refresh();
+}
+
+/** A field that leaves the columns whose names have its text. */
+function finder(cards) {
+  const find = (event) => cards.forEach(({ node }, name) => (node.hidden = !name.toLowerCase().includes(event.target.value.toLowerCase())));
+  return element("input", { type: "search", placeholder: "find a column", "aria-label": "Find a column", oninput: find });
 }
 
 /** A column: its control, its distribution, and where that lies in words. */

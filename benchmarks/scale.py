@@ -114,7 +114,8 @@ def measured(wanted: argparse.Namespace, size: int, shard: str) -> Row:
     config = sq.TrainingConfig(optimiser="polar", lr=0.1, shard=shard)
     steps = Steps(model, config, sq.training.Distributed())
     generator = torch.Generator().manual_seed(0)
-    batch = sq.data.Rows(torch.randint(16, (wanted.batch, wanted.side**2), generator=generator))
+    rows = sq.data.Rows(torch.randint(16, (wanted.batch, wanted.side**2), generator=generator))
+    batch = sq.training.Distributed().share.part(rows)
     for _ in range(3):
         steps(batch, 1.0)
     distributed.barrier()

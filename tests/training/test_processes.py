@@ -70,12 +70,32 @@ def test_the_steps_of_several_processes_are_those_of_one(found, name):
     assert_trained_as_alone(found[0], name)
 
 
+def assert_streamed_as_alone(found, name, folder):
+    """Each process has the weights that one process finds, and has read its part of what that reads."""
+    size, (*alone, whole) = len(found), together.streamed(name, folder)
+    for each in found:
+        assert_close(each[name][:3], alone)
+    for rows, of_all in whole.items():
+        read = [each[name][3][rows] for each in found]
+        assert sum(read) == of_all == 3 * rows
+        assert max(read) <= 3 * (rows / size + 6)
+
+
+@pytest.mark.parametrize("name", together.SOURCES)
+def test_of_data_that_is_read_while_training_each_process_reads_its_part_and_the_steps_are_those_of_one(
+    found, name, tmp_path
+):
+    assert_streamed_as_alone(found[0], name, tmp_path)
+
+
 @pytest.mark.slow
 def test_the_steps_of_four_processes_are_those_of_one(tmp_path):
     cases = ("a batch that does not divide", "gaps", "free", "tied", "mixture")
     found = found_by(tmp_path, 4, *cases)
     for name in cases:
         assert_trained_as_alone(found, name)
+    for name in ("Parquet", "data set of random rows", "loader"):
+        assert_streamed_as_alone(found, name, tmp_path)
 
 
 def test_a_part_without_a_known_cell_teaches_nothing_and_all_go_on_together(found):
@@ -165,6 +185,10 @@ def test_what_process_0_cannot_write_ends_all_with_one_clear_line(found):
         others
     )
     for each in found[0]:
+        assert each["small batches"] == (
+            f"DataError: train: a batch of 1 row has none for each of {SIZE} processes. "
+            "Fix: larger batches, or fewer processes."
+        )
         assert each["small batch"] == (
             f"ParameterError: batch=1 has no row for each of {SIZE} processes. Fix: a larger batch."
         )

@@ -51,16 +51,14 @@ def evaluate(model: SquaredCircuit, data: Feed | None, processes: Processes | No
 def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
     """−Σ w log p / Σ w in nats, normalised by the exact Z where weights of the model are off the manifold."""
     total, count, impossible = 0.0, 0, 0
-    for block in data.blocks():
-        count += len(block)
-        rows = processes.part(block)
-        if len(rows):
-            log_p = model.log_prob(rows.x, rows.gaps).double()
-            total -= weighted(log_p, rows.weights).sum().item()
-            impossible += int((log_p == -torch.inf).sum())
-    sums = torch.tensor([total, impossible], dtype=torch.float64)
+    for rows in data.blocks(processes.share):
+        log_p = model.log_prob(rows.x, rows.gaps).double()
+        total -= weighted(log_p, rows.weights).sum().item()
+        impossible += int((log_p == -torch.inf).sum())
+        count += len(rows)
+    sums = torch.tensor([total, impossible, count], dtype=torch.float64)
     processes.sum([sums])
-    total, impossible = sums[0].item(), int(sums[1])
+    total, impossible, count = sums[0].item(), int(sums[1]), int(sums[2])
     if impossible:
         warnings.warn(
             f"{impossible} of {count} validation rows have probability 0: their loss is infinite. "

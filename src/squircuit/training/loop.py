@@ -7,12 +7,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import final
 
 import torch
 from torch import Tensor
 
-from squircuit.data import Rows
+from squircuit.data.share import Part
 from squircuit.errors import DataError, FormatError
 from squircuit.execution.threads import fitting_threads, typical_operation
 from squircuit.models import SquaredCircuit
@@ -182,11 +183,13 @@ class Loop:
         if state.position == 0:
             self.total.zero_()
             self.mass.zero_()
-        for rows in self.data.train.batches(batch, seed, state.epoch, state.position):
-            x = rows.x if self.jitter is None else self.jitter(rows.x, state.step)
-            self.total += self.steps(Rows(x, rows.gaps, rows.weights), self._factor(state.step))
-            if rows.weights is not None:
-                self.mass += rows.weights.mean()
+        share = self.processes.share
+        for part in self.data.train.parts(batch, seed, state.epoch, state.position, share):
+            if self.jitter is not None:
+                part = self._jittered(part, self.jitter)
+            loss, mass = torch.split(self.steps(part, self._factor(state.step)), [2, 1])
+            self.total += loss
+            self.mass += mass.squeeze(0)
             if self.average is not None:
                 self.average.update(state.step)
             state.step, state.position = state.step + 1, state.position + 1
@@ -204,6 +207,10 @@ class Loop:
         self._look()
         require_finite_weights(self.model)  # those of the last step have not met a row yet
         self._close_epoch(started)
+
+    def _jittered(self, part: Part[Tensor], jitter: Jitter) -> Part[Tensor]:
+        x = jitter(part.rows.x, self.state.step, part.start, part.whole)
+        return part._replace(rows=replace(part.rows, x=x))
 
     def _look(self) -> None:
         """Read the loss of the epoch so far: stop if it is not finite, else show it."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from squircuit.data.share import Share
 from squircuit.errors import ParameterError, ProcessError
 from squircuit.optim.stacks import real_view
-from squircuit.training.feed import Batch
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 class Processes:
     """The processes that train one model together, as one of them sees it. This class is one process alone.
 
-    All processes run the same program on the same data, with the same seeds and options, so all know every
-    batch; each computes with its own rows of it. What they find is summed, so that all take the same steps
-    from the same weights, and the same decisions. A subclass for several sets ``rank`` and ``size`` and says
-    in :meth:`sum` how numbers are added up; everything else follows from these three, and may be overridden
-    where there is a better way.
+    All processes run the same program on the same data, with the same seeds and options, so all know which
+    rows are in a batch; each reads its own of these, and computes with them. What they find is summed, so
+    that all take the same steps from the same weights, and the same decisions. A subclass for several sets
+    ``rank`` and ``size`` and says in :meth:`sum` how numbers are added up; everything else follows from these
+    three, and may be overridden where there is a better way.
 
     Attributes:
         rank: the number of this process, from 0. Process 0 writes the files and shows the progress.
@@ -32,14 +32,12 @@ class Processes:
         is_capturable: `sum` can be part of a CUDA graph.
 
     Example:
-        >>> from squircuit.data import Rows
-        >>> alone = Processes()
-        >>> alone.part(Rows(torch.arange(4)[:, None])).x.flatten().tolist()
-        [0, 1, 2, 3]
+        >>> Processes().share.of(5)
+        slice(0, 5, None)
         >>> class Second(Processes):  # of two; `sum` is not needed here
         ...     rank, size = 1, 2
-        >>> Second().part(Rows(torch.arange(5)[:, None])).x.flatten().tolist()
-        [2, 3, 4]
+        >>> Second().share.of(5)
+        slice(2, 5, None)
     """
 
     rank: int = 0
@@ -66,11 +64,10 @@ class Processes:
 
     # ------------------------------------------------------------------ steps
 
-    def part(self, batch: Batch) -> Batch:
-        """The rows of a batch that this process computes with, as many as the others' or one more or less."""
-        if self.size == 1:
-            return batch
-        return batch.take(slice(*(len(batch) * rank // self.size for rank in (self.rank, self.rank + 1))))
+    @property
+    def share(self) -> Share:
+        """Which rows of a batch this process reads, as many as the others or one more or less."""
+        return Share(self.rank, self.size)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], found: Tensor) -> None:
         """Sum the gradients after a backward pass, and with them what a process has found of its rows."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from squircuit.circuits.root_layers import independent
 from squircuit.data import Rows
+from squircuit.data.share import Part
 from squircuit.errors import ParameterError
 from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.log_scales import log_sum
@@ -139,28 +140,29 @@ class Steps:
             and _is_capturable(model, self._is_trusted)
         )
         self._captured: CapturedStep | None = None
-        self._shape = torch.Size()
+        self._shape: tuple[int, ...] = ()
 
     @property
     def looks_at_once(self) -> bool:
         """The host sees every loss before weights change; else call `require_good` now and then."""
         return not self._captures
 
-    def __call__(self, batch: Rows[Tensor], factor: float) -> Tensor:
-        """One step at a share of the learning rates; returns loss and rows of probability 0: (2,).
+    def __call__(self, part: Part[Tensor], factor: float) -> Tensor:
+        """One step at a share of the learning rates, each process with its part of a batch.
 
-        All processes are given the whole batch, and take their rows of it.
+        Returns, of the whole batch, the loss, how many rows have probability 0, and the mean weight: (3,).
         """
         for name, rate in self._rates.items():
             rate.fill_(factor * self._largest[name])
-        part, rows = self._processes.part(batch), len(batch)
-        if not self._captures or batch.gaps is not None:
+        rows, whole = part.rows, part.whole
+        # what one process is given decides what all do: they have to wait for one another
+        has_gaps, teaches = self._processes.any(rows.gaps is not None, teaches_something(rows))
+        if not self._captures or has_gaps:
             # where every cell is missing log p is 0 whatever the weights, and teaches nothing
-            teaches = batch.gaps is None or not bool(batch.gaps.all())
-            return self._step(part, rows, teaches, looks=True)
-        if self._captured is None or self._shape != batch.x.shape:
-            self._captured, self._shape = self._capture(part, rows), batch.x.shape
-        return self._captured(*_tensors(part))
+            return self._step(rows, whole, teaches, looks=True)
+        if self._captured is None or self._shape != (whole, *rows.x.shape):
+            self._captured, self._shape = self._capture(rows, whole), (whole, *rows.x.shape)
+        return self._captured(*_tensors(rows))
 
     def _step(self, part: Rows[Tensor], rows: int, teaches: bool = True, looks: bool = False) -> Tensor:
         """Forward, backward, optimiser, with these of all rows of a batch.
@@ -171,18 +173,19 @@ class Steps:
         with step, nullcontext() if part.x.is_cuda else flushed_denormals():
             self.optimiser.zero_grad(set_to_none=True)
             log_p, learnt = self._objective(part.x, part.gaps)
-            if part.gaps is None or not bool(part.gaps.all()):
+            if teaches_something(part):
                 (-(weighted(learnt, part.weights).sum() / rows)).backward()  # type: ignore[no-untyped-call]
             log_p = log_p.detach()
             loss = -(weighted(log_p, part.weights).sum() / rows).double()
             lost = (log_p == -torch.inf).sum().double()
-            found = torch.stack([loss, lost])
+            mass = torch.full_like(lost, len(part)) if part.weights is None else part.weights.sum().double()
+            found = torch.stack([loss, lost, mass / rows])
             if self._shards is None:
                 self._processes.sum_gradients(self.model.parameters(), found)
             else:
                 self._shards.sum_gradients(found)
             if looks:
-                require_good(found, rows, self.model, part, log_p)
+                require_good(found[:2], rows, self.model, part, log_p)
             if teaches:
                 self._update()
             return found
@@ -265,6 +268,11 @@ class Steps:
                 part = value if self._shards is None else self._shards.part(name, value)
                 if len(own):
                     self.optimiser.state[own][key] = part.to(own.device, copy=True)
+
+
+def teaches_something(rows: Rows[Tensor]) -> bool:
+    """Some cell is known."""
+    return rows.gaps is None or not bool(rows.gaps.all())
 
 
 def weighted(log_p: Tensor, weights: Tensor | None) -> Tensor:

@@ -179,6 +179,17 @@ class Plan:
         return any(isinstance(group, SumGroup) and len(group.branches) > 1 for group in self.groups)
 
     @cached_property
+    def numbers_a_row(self) -> int:
+        """How many real numbers one row takes at least: all outputs, and the largest W (a ⊗ …) between.
+
+        Inputs over a block of D variables subtract D locations for every unit.
+        """
+        outputs = sum(group.folds * group.units * _coordinates(group) for group in self.groups)
+        between = (_between(group) for group in self.groups if isinstance(group, SumGroup))
+        planes = 2 if any(stack.is_complex for stack in self.stacks) else 1
+        return planes * (outputs + max(between, default=0))
+
+    @cached_property
     def squares_suffice(self) -> frozenset[Key]:
         """The layers of which ∫ |ℓ_k|² of every unit is enough, and no ∫ ℓ_j ℓ_k* of two units is asked.
 
@@ -204,6 +215,15 @@ class Plan:
             for g in self.groups
         ]
         return table(("group", "folds", "units", "reads", "how", "weight"), rows, right={1, 2})
+
+
+def _coordinates(group: Group) -> int:
+    return group.family.dimension if isinstance(group, InputGroup) else 1
+
+
+def _between(group: SumGroup) -> int:
+    """The numbers of W applied to the last factor of a Kronecker product, of all folds."""
+    return max(group.folds * group.units * branch.units // branch.widths[-1] for branch in group.branches)
 
 
 @final

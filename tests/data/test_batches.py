@@ -327,5 +327,5 @@ def test_wrong_files_of_images_are_refused_in_words(tmp_path):
         with pytest.raises(DataError, match=re.escape(words)):
             list(Batches(source))
     for share in ((2, 2), (-1, 2), (0, 0), ("a", 2)):
-        with pytest.raises(ParameterError, match=r"share=\(.*Fix: pass the number of this process"):
+        with pytest.raises(ParameterError, match=r"share=\(.*Fix: pass the number of a process"):
             Batches(numbered(3), share=share)

@@ -68,6 +68,10 @@ CASES = {
 }
 
 
+SPREAD = ("a batch that does not divide", "free", "pogo", "average, early stopping", "mixture", "noise")
+"""Those that are trained with weights in parts, too."""
+
+
 def trained(name, **more):
     """Losses of all epochs, weights, and how it ended."""
     make, data, options = CASES.get(name, (model, mostly_unknown, {"batch": 3}))
@@ -204,6 +208,30 @@ def streamed(name, folder):
     return rows, {n: p.detach() for n, p in made.named_parameters()}, history.stopped, read
 
 
+def asked(rank):
+    """What a callback finds, and the model after the training, which is whole again."""
+    made, found = model(), []
+    calls = [lambda _: found.append(made.log_prob(coins()).mean().item())]
+    sq.fit(made, coins(), callbacks=calls, shard="weights", **QUICK)
+    return found, made.log_prob(coins()).mean().item(), made.is_spread
+
+
+def held(processes):
+    """Bytes of weights and gradients between a backward pass and a step, whole and in parts."""
+    found = {}
+    for shard in ("none", "weights"):
+        made = model(d=16)
+        steps = Steps(made, sq.TrainingConfig(optimiser="polar", lr=0.1, shard=shard), processes)
+        ordinary = steps._update
+        steps._update = lambda made=made, shard=shard, ordinary=ordinary: (
+            found.update({shard: [(nbytes(p), nbytes(p.grad)) for p in made.parameters()]}),
+            ordinary(),
+        )
+        steps(processes.share.part(sq.data.Rows(torch.zeros(8, 16, dtype=torch.int64))), 1.0)
+        found[shard] = [sum(column) for column in zip(*found[shard], strict=True)]
+    return found
+
+
 def nbytes(tensor):
     return tensor.numel() * tensor.element_size()
 
@@ -214,6 +242,7 @@ def mistakes(rank, folder):
     distributed.barrier()
     other = model(d=4, seed=1, tie=0)
     beyond = torch.where(torch.arange(180)[:, None] == 7, 2, coins()) if rank else coins()
+    hole = torch.where((torch.arange(180) == 7)[:, None], torch.nan, coins())
     uneven = DataLoader(Counted(coins()), batch_sampler=[range(30), [0], range(30)])
     few = {name: value for name, value in QUICK.items() if name != "batch"}
     calls = {
@@ -223,6 +252,9 @@ def mistakes(rank, folder):
         "no option": lambda: trained("gaps", **({"epoch": 3} if rank else {})),
         "other data": lambda: sq.fit(model(), coins(180 - rank), **QUICK),
         "bad data": lambda: sq.fit(model(), beyond, **QUICK),
+        "gaps in parts": lambda: trained("gaps", shard="weights"),
+        "few gaps in parts": lambda: sq.fit(model(), hole, coins(), shard="weights", **QUICK),
+        "gaps to validate": lambda: sq.fit(model(), coins(), hole, shard="weights", **QUICK),
         "small batches": lambda: sq.fit(model(), uneven, **few),
         "another model": lambda: sq.fit(other if rank else model(), coins(), **QUICK),
     }
@@ -234,6 +266,7 @@ def main(rank, size, folder, cases):
     distributed.init_process_group("gloo", store, rank=rank, world_size=size)
     found = {name: trained(name) for name in cases}
     found |= {f"{name}, sharded": trained(name, shard="optimiser") for name in cases}
+    found |= {f"{name}, weights": trained(name, shard="weights") for name in cases if name in SPREAD}
     sources = SOURCES if cases == list(CASES) else ("Parquet", "data set of random rows", "loader")
     found |= {name: streamed(name, folder) for name in sources}
     if cases == list(CASES):
@@ -245,6 +278,11 @@ def main(rank, size, folder, cases):
         found["interrupted, sharded"] = interrupted(rank, size, folder / "shards", shard="optimiser")
         found["resumed whole"] = gone_on_with(folder / "shards", rank)
         found["resumed, sharded"] = gone_on_with(folder / "shards", rank, shard="optimiser")
+        found["interrupted, weights"] = interrupted(rank, size, folder / "parts", shard="weights")
+        found["resumed from parts"] = gone_on_with(folder / "parts", rank)
+        found["resumed, weights"] = gone_on_with(folder / "parts", rank, shard="weights")
+        found["asked"] = asked(rank)
+        found["held"] = held(processes)
         found["bytes"] = state_bytes(processes, shard="optimiser")
         found["bytes, free"] = state_bytes(processes, shard="optimiser", free=True)
         found |= mistakes(rank, folder)

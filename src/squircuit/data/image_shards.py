@@ -151,7 +151,7 @@ class ParquetImages(ImageGroups):
 
 def image_column(path: Path) -> str | None:
     """The first column of a Parquet file that holds images: bytes with their path, or bytes of that name."""
-    parquet, types = (need(f"pyarrow.{part}", "reading Parquet files") for part in ("parquet", "types"))
+    types, parquet = need("pyarrow", "reading Parquet files").types, need("pyarrow.parquet", "reading them")
     with readable(path, "Parquet", "write it again"):
         schema = parquet.read_schema(path)
     for column in schema:

@@ -11,6 +11,7 @@ in c is zero, and gradients are exact with every c and every s held constant in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from squircuit.execution.plan import (
     part_with_inner_products,
 )
 from squircuit.execution.precision import tf32
+from squircuit.execution.spread import SpreadStacks, changed, dtypes
 from squircuit.execution.weighted_product import Saved
 
 
@@ -144,10 +146,9 @@ class Network:
                 for group in plan.groups
                 if isinstance(group, InputGroup)
             ]
-        dtype = grams[0].dtype
-        for each in [*grams, *stacks]:
-            dtype = torch.promote_types(dtype, each.dtype)
-        inputs, weights = ([each.to(dtype) for each in part] for part in (grams, stacks))
+        dtype = reduce(torch.promote_types, dtypes(stacks), reduce(torch.promote_types, dtypes(grams)))
+        inputs = [gram.to(dtype) for gram in grams]
+        weights = changed(stacks, lambda stack: stack.to(dtype))
         norms, scales = network._sweep(GRAMS, inputs, weights, [None] * len(inputs))
         found = torch.split(log_or_nothing(norms) + scales, [width for width, _ in names])
         return dict(zip(names, found, strict=True))
@@ -178,10 +179,11 @@ class Network:
         input_scales: Sequence[Tensor | None],
     ) -> tuple[Tensor, Tensor]:
         # torch's own flag for this, needs_input_grad, is set without gradients, too
-        trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
-        run = _Run(self, algebra, trains)
+        tensors = weights.parts if isinstance(weights, SpreadStacks) else weights
+        trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *tensors))
+        run = _Run(self, algebra, trains, weights)
         require_eager()
-        return _Sweep.apply(run, input_scales, *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        return _Sweep.apply(run, input_scales, *inputs, *tensors)  # type: ignore[no-untyped-call,no-any-return]
 
     def _weight_of(self, stacks: Sequence[Tensor], group: InputGroup) -> Tensor | None:
         return None if group.weight is None else self.weight(stacks, group.weight)
@@ -254,8 +256,9 @@ class _Sweep(torch.autograd.Function):
     def forward(
         ctx: Any, run: _Run, input_scales: Sequence[Tensor | None], *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        count = len(input_scales)
-        run.weights, ctx.run = tensors[count:], run
+        count, ctx.run = len(input_scales), run
+        if not isinstance(run.weights, SpreadStacks):
+            run.weights = tensors[count:]
         with tf32(run.network.tf32 and run.trains and run.algebra.allows_tf32):
             values, scales = run.forward(list(zip(tensors[:count], input_scales, strict=True)))
         ctx.mark_non_differentiable(scales)
@@ -275,7 +278,7 @@ class _Run:
     network: Network
     algebra: Algebra
     trains: bool  # there will be a backward pass
-    weights: Sequence[Tensor] = ()  # the stacks
+    weights: Sequence[Tensor]  # the stacks
     values: dict[int, Tensor] = field(default_factory=dict)  # width -> v̂ of N layers, (N, …)
     scales: dict[int, Tensor] = field(default_factory=dict)  # width -> s of N layers
     inverses: dict[Group, Tensor] = field(default_factory=dict)  # 1/c of every layer
@@ -309,6 +312,7 @@ class _Run:
             self.network.deliver(pools[width], width, place, self.algebra.root_gradient(part))
         totals: list[Tensor | None] = [None] * len(self.weights)
         inputs: list[Tensor] = []
+        uses = Counter(group.weight.stack for group in plan.groups if isinstance(group, SumGroup))
         for group in reversed(plan.groups):
             # v̂ = v/c with c held constant: ∂v = ∂v̂/c
             g = pools[group.units][group.writes.start : group.writes.stop] * self.inverses[group]
@@ -316,6 +320,9 @@ class _Run:
                 inputs.append(g)
             elif isinstance(group, SumGroup):
                 self._sum_backward(group, g, pools, totals)
+                uses.subtract([group.weight.stack])
+                if not uses[group.weight.stack]:
+                    self._give_back(group.weight.stack, totals)
             else:
                 self._product_backward(group, g, pools)
         return (*reversed(inputs), *totals)
@@ -372,12 +379,20 @@ class _Run:
         whole = torch.cat(parts, dim=2) if several else parts[0]
         totals[use.stack] = whole if in_place else self._added(totals[use.stack], use, whole)
 
+    def _give_back(self, number: int, totals: list[Tensor | None]) -> None:
+        """Of stacks that are spread each process keeps its part of a gradient as soon as it is complete."""
+        total = totals[number]
+        if isinstance(self.weights, SpreadStacks) and total is not None:
+            totals[number] = self.weights.own_gradient(number, total)
+
     def _added(self, total: Tensor | None, use: Use, part: Tensor) -> Tensor:
         """The gradient of a stack, with that of the entries which a group uses."""
         if use.is_whole:
             return part if total is None else total.add_(part)
         assert use.index is not None
-        total = torch.zeros_like(self.weights[use.stack]) if total is None else total
+        if total is None:
+            count = len(self.network.plan.stacks[use.stack].parameters)
+            total = part.new_zeros(count, *part.shape[1:])
         return total.index_add_(0, self.network.index(use.index, total.device), part)
 
     def _product(self, group: ProductGroup) -> tuple[Tensor, list[Tensor]]:

@@ -81,6 +81,7 @@ class Network:
         crossed = set(self._crossed.groups)  # all sums are among them
         self._alone = [g for g in plan.groups if not isinstance(g, SumGroup) and g not in crossed]
         self._reads = _count_reads(plan)
+        self.users = Counter(group.weight.stack for group in plan.groups if isinstance(group, SumGroup))
         self._added = {
             width
             for branch in plan.branches
@@ -282,7 +283,7 @@ class _Run:
     values: dict[int, Tensor] = field(default_factory=dict)  # width -> v̂ of N layers, (N, …)
     scales: dict[int, Tensor] = field(default_factory=dict)  # width -> s of N layers
     inverses: dict[Group, Tensor] = field(default_factory=dict)  # 1/c of every layer
-    saved: dict[Branch, Saved] = field(default_factory=dict)
+    saved: dict[Branch, list[Saved]] = field(default_factory=dict)  # one of each piece of the weights
     ratios: dict[Branch, Tensor] = field(default_factory=dict)  # exp(s_b − s), where a sum has several inputs
 
     def forward(self, inputs: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
@@ -312,7 +313,7 @@ class _Run:
             self.network.deliver(pools[width], width, place, self.algebra.root_gradient(part))
         totals: list[Tensor | None] = [None] * len(self.weights)
         inputs: list[Tensor] = []
-        uses = Counter(group.weight.stack for group in plan.groups if isinstance(group, SumGroup))
+        left = self.network.users.copy()
         for group in reversed(plan.groups):
             # v̂ = v/c with c held constant: ∂v = ∂v̂/c
             g = pools[group.units][group.writes.start : group.writes.stop] * self.inverses[group]
@@ -320,8 +321,8 @@ class _Run:
                 inputs.append(g)
             elif isinstance(group, SumGroup):
                 self._sum_backward(group, g, pools, totals)
-                uses.subtract([group.weight.stack])
-                if not uses[group.weight.stack]:
+                left.subtract([group.weight.stack])
+                if not left[group.weight.stack] and not self._in_pieces(group):
                     self._give_back(group.weight.stack, totals)
             else:
                 self._product_backward(group, g, pools)
@@ -345,15 +346,17 @@ class _Run:
         return values, [self.network.read(self.scales[k], slots) for k, slots in branch.factors]
 
     def _sum(self, group: SumGroup) -> tuple[Tensor, list[Tensor]]:
-        weight = self.network.weight(self.weights, group.weight)
         outs, scales = [], []
         for branch in group.branches:
             factors, each = self._read(branch)
-            part = _columns(weight, branch)
-            out, saved = self.algebra.weigh(branch.kind, part, factors, self.trains)
-            if self.trains:  # otherwise copies of scattered layers can go
-                self.saved[branch] = saved
-            outs.append(out)
+            parts: list[Tensor] = []
+            for folds, weight in self._weights(group):
+                part, some = _columns(weight, branch), [factor[folds] for factor in factors]
+                out, saved = self.algebra.weigh(branch.kind, part, some, self.trains)
+                if self.trains:  # otherwise copies of scattered layers can go
+                    self.saved.setdefault(branch, []).append(saved)
+                parts.append(out)
+            outs.append(parts[0] if len(parts) == 1 else torch.cat(parts))
             scales.append(each)
         if len(outs) == 1:
             return outs[0], scales[0]
@@ -361,23 +364,52 @@ class _Run:
         self.ratios.update(zip(group.branches, ratios, strict=True))
         return total, [scale]
 
+    def _weights(self, group: SumGroup) -> Iterator[tuple[slice, Tensor]]:
+        """Which folds, and their weights: all at once, or those of one process at a time."""
+        if self._in_pieces(group) and isinstance(self.weights, SpreadStacks):
+            yield from self.weights.pieces(group.weight.stack)
+        else:
+            yield slice(None), self.network.weight(self.weights, group.weight)
+
+    def _in_pieces(self, group: SumGroup) -> bool:
+        """The weights are spread, and nobody else uses them."""
+        use, weights = group.weight, self.weights
+        if not isinstance(weights, SpreadStacks) or use.index is not None or len(group.branches) > 1:
+            return False
+        return self.network.users[use.stack] == 1 and weights.in_pieces(use.stack)
+
     def _sum_backward(
         self, group: SumGroup, gradient: Tensor, pools: dict[int, Tensor], totals: list[Tensor | None]
     ) -> None:
         use, several = group.weight, len(group.branches) > 1
-        weight = self.network.weight(self.weights, use)
+        if self._in_pieces(group) and isinstance(self.weights, SpreadStacks):
+            found = self._weigh_backward(group, group.branches[0], gradient, pools)
+            totals[use.stack] = self.weights.gradient_of_pieces(use.stack, found)
+            return
         # Where one branch has all columns of the whole stack, its gradient is written (or added) in place:
         # no copy of what may be most of the memory. Otherwise it is made apart, and then put together.
         in_place = use.is_whole and not several
-        parts = []
+        parts: list[Tensor] = []
         for branch in group.branches:
             g = gradient * self.ratios[branch] if several else gradient  # out = Σ_b e^(s_b − s) out_b
-            part, before = _columns(weight, branch), totals[use.stack] if in_place else None
-            with self.network.targets(branch, pools) as targets:
-                found = self.algebra.weigh_backward(branch.kind, part, self.saved[branch], g, targets, before)
-            parts.append(found)
+            before = totals[use.stack] if in_place else None
+            parts += self._weigh_backward(group, branch, g, pools, before)
         whole = torch.cat(parts, dim=2) if several else parts[0]
         totals[use.stack] = whole if in_place else self._added(totals[use.stack], use, whole)
+
+    def _weigh_backward(
+        self,
+        group: SumGroup,
+        branch: Branch,
+        gradient: Tensor,
+        pools: dict[int, Tensor],
+        before: Tensor | None = None,
+    ) -> Iterator[Tensor]:
+        """The gradients of a branch's weights, those of some folds after those of others."""
+        with self.network.targets(branch, pools) as targets:
+            for (folds, weight), saved in zip(self._weights(group), self.saved[branch], strict=True):
+                part, into = _columns(weight, branch), [target[folds] for target in targets]
+                yield self.algebra.weigh_backward(branch.kind, part, saved, gradient[folds], into, before)
 
     def _give_back(self, number: int, totals: list[Tensor | None]) -> None:
         """Of stacks that are spread each process keeps its part of a gradient as soon as it is complete."""
@@ -398,11 +430,11 @@ class _Run:
     def _product(self, group: ProductGroup) -> tuple[Tensor, list[Tensor]]:
         factors, scales = self._read(group.branch)
         if self.trains:
-            self.saved[group.branch] = Saved(factors)
+            self.saved[group.branch] = [Saved(factors)]
         return self.algebra.product(group.branch.kind, factors), scales
 
     def _product_backward(self, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]) -> None:
-        factors = self.saved[group.branch].factors
+        factors = self.saved[group.branch][0].factors
         with self.network.targets(group.branch, pools) as targets:
             self.algebra.product_backward(group.branch.kind, factors, gradient, targets)
 

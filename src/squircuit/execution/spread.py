@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, final, overload
 
 import torch
@@ -20,6 +20,15 @@ class Gathering(Protocol):
 
     def own_sum(self, name: str, gradient: Tensor) -> Tensor:
         """The own part of the sum over all processes of what each has for the whole stack."""
+
+    def pieces(self, name: str) -> Sequence[slice]:
+        """The matrices that each process holds, in the order of the stack."""
+
+    def piece(self, name: str, owner: int, part: Tensor) -> Tensor:
+        """The matrices of one process, to all."""
+
+    def piece_sum(self, owner: int, gradient: Tensor) -> Tensor | None:
+        """The sum over all processes of what each has for the matrices of one, to this one alone."""
 
     def any(self, *flags: bool) -> list[bool]:
         """Whether some process has raised each flag."""
@@ -86,10 +95,33 @@ class SpreadStacks(Sequence[Tensor]):
 
     def own_gradient(self, number: int, gradient: Tensor) -> Tensor:
         """The gradient of a part, of those that all processes have for the whole stack."""
-        part, name = self.parts[number], self._names[number]
-        gradient = gradient.real if gradient.is_complex() and not part.is_complex() else gradient
-        gradient = gradient.to(part.dtype)
+        name, gradient = self._names[number], self._as_part(number, gradient)
         return self._gathering.own_sum(name, gradient) if self._gathering.is_spread(name) else gradient
+
+    def _as_part(self, number: int, gradient: Tensor) -> Tensor:
+        dtype = self.parts[number].dtype
+        return (gradient if dtype.is_complex or not gradient.is_complex() else gradient.real).to(dtype)
+
+    # ------------------------------------------------------------------ the matrices of one process at a time
+
+    def in_pieces(self, number: int) -> bool:
+        """Whether a stack can be had some matrices at a time."""
+        return self._gathering.is_spread(self._names[number])
+
+    def pieces(self, number: int) -> Iterator[tuple[slice, Tensor]]:
+        """Which matrices of a stack, and these; one process' after the other's."""
+        name, part = self._names[number], self.parts[number]
+        for owner, place in enumerate(self._gathering.pieces(name)):
+            yield place, self._change(self._gathering.piece(name, owner, part))
+
+    def gradient_of_pieces(self, number: int, gradients: Iterable[Tensor]) -> Tensor:
+        """The gradient of a part, of those that all processes have for each of the pieces."""
+        sums = (
+            self._gathering.piece_sum(owner, self._as_part(number, gradient))
+            for owner, gradient in enumerate(gradients)
+        )
+        (own,) = [found for found in sums if found is not None]
+        return own
 
 
 def changed(stacks: Sequence[Tensor], change: Callable[[Tensor], Tensor]) -> Sequence[Tensor]:

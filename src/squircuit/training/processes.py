@@ -62,6 +62,16 @@ class Processes:
         self.sum([found])
         return found
 
+    def send(self, tensor: Tensor, sender: int) -> None:
+        """Give every process the numbers that one of them has, in place."""
+        if self.rank != sender:
+            tensor.zero_()
+        self.sum([tensor])
+
+    def sum_at(self, tensor: Tensor, receiver: int) -> None:
+        """Sum a tensor over all processes, in place; only one needs the sum, the others forget theirs."""
+        self.sum([tensor])
+
     # ------------------------------------------------------------------ steps
 
     @property
@@ -98,9 +108,8 @@ class Processes:
     def start_alike(self, tensors: Sequence[Tensor]) -> None:
         """Give every process the numbers of process 0, in place."""
         if self.size > 1:
-            for tensor in tensors if self.rank else ():
-                tensor.zero_()
-            self.sum([real_view(tensor) for tensor in tensors])
+            for tensor in tensors:
+                self.send(real_view(tensor), sender=0)
 
     def on_first(self, write: Callable[[], object]) -> None:
         """Process 0 does it, and the others wait until it has; where it fails, all end."""

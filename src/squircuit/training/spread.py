@@ -1,4 +1,4 @@
-"""The weights themselves divided among processes, and gathered a stack at a time while they are used."""
+"""The weights themselves divided among processes, which send them to one another while they are used."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from squircuit.training.shards import States, as_complex, step_or_fail
 class Spread:
     """Each process holds some whole matrices of every stack: these alone have gradients and states here.
 
-    A stack (S, K1, K2) is gathered when a sweep comes to the layers that use it, forward and again backward,
-    and forgotten after them; its gradient is summed, and each process keeps that of its part, before the
-    sweep goes on. So of whole stacks one is there at a time, and weights, gradients, states, averages and
-    best weights fall to 1/size each. Stacks of fewer matrices than processes are whole everywhere, and
-    stepped alike; so are the parameters of input functions and the weights of roots.
+    When a sweep comes to the layers of a stack (S, K1, K2), forward and again backward, one process after the
+    other sends its matrices to all, which forget them after use; the sum of what each has for their gradient
+    goes to their owner before the sweep goes on. So weights, gradients, states, averages and best weights
+    fall to 1/size each, and of the others' there is one part at a time. Stacks of input layers, and those that several groups of layers use, are gathered whole for as long as they are used. Stacks of fewer
+    matrices than processes are whole everywhere, and stepped alike; so are the parameters of input functions
+    and the weights of roots.
 
     All processes have to call the model together while this lasts, and rows may lack nothing.
 
@@ -85,6 +86,24 @@ class Spread:
         summed = self._processes.sum_apart(sent)[: counts[self._processes.rank] * each]
         own = summed.reshape(-1, *real.shape[1:])
         return as_complex(own) if gradient.is_complex() else own
+
+    def pieces(self, name: str) -> list[slice]:
+        return [slice(first, last) for first, last in pairwise(self._cuts[name])]
+
+    @torch.no_grad()
+    def piece(self, name: str, owner: int, part: Tensor) -> Tensor:
+        first, last = self._cuts[name][owner : owner + 2]
+        piece = part.detach().resolve_conj().contiguous()
+        if owner != self._processes.rank:
+            piece = part.new_empty(last - first, *part.shape[1:])
+        self._processes.send(real_view(piece), owner)
+        return piece
+
+    @torch.no_grad()
+    def piece_sum(self, owner: int, gradient: Tensor) -> Tensor | None:
+        gradient = gradient.resolve_conj().contiguous()
+        self._processes.sum_at(real_view(gradient), owner)
+        return gradient if owner == self._processes.rank else None
 
     def any(self, *flags: bool) -> list[bool]:
         return self._processes.any(*flags)

@@ -55,6 +55,7 @@ class Row:
         formula: bytes that the formula says.
         weights, gradients, state: bytes held.
         peak: bytes of memory above what there was before.
+        loss: of the last step, in nats: with the same batch the same up to rounding.
     """
 
     size: int
@@ -67,6 +68,7 @@ class Row:
     gradients: int
     state: int
     peak: int
+    loss: float
 
 
 def main() -> None:
@@ -97,7 +99,7 @@ def table(wanted: argparse.Namespace) -> None:
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, one thread a process, batch {wanted.batch}")
     print(
         "processes  shard      ms/step  CPU ms/step  speed-up  ideal  MB sent  formula  "
-        "MB weights  gradients    state     peak"
+        "MB weights  gradients    state     peak        loss"
     )
     alone = 0.0
     for size in wanted.processes:
@@ -111,7 +113,7 @@ def table(wanted: argparse.Namespace) -> None:
                 f"{size:<9}  {shard:<9}  {ms:7.1f}  {first.cpu_ms:11.1f}  {alone / ms:8.2f}  "
                 f"{1 if wanted.weak else size:5}  {sent:7.3f}  {first.formula / 1e6:7.3f}  "
                 f"{most['weights']:10.3f}  {most['gradients']:9.3f}  {most['state']:7.3f}  "
-                f"{most['peak']:7.1f}",
+                f"{most['peak']:7.1f}  {first.loss:10.4f}",
                 flush=True,
             )
 
@@ -151,10 +153,10 @@ def row(wanted: argparse.Namespace) -> Row:
     for _ in range(3):
         steps(batch, 1.0)
     distributed.barrier()
-    sent, computed, ms = bytes_sent(), time.process_time(), []
+    sent, computed, ms, found = bytes_sent(), time.process_time(), [], torch.zeros(3)
     for _ in range(wanted.repeats):
         start = time.perf_counter()
-        steps(batch, 1.0)
+        found = steps(batch, 1.0)
         if wanted.device != "cpu":
             torch.cuda.synchronize()
         ms.append(1e3 * (time.perf_counter() - start))
@@ -169,6 +171,7 @@ def row(wanted: argparse.Namespace) -> Row:
         (size - 1) / size * formula(whole, inputs, shard),
         sum(map(nbytes, model.parameters())), held[0],
         sum(nbytes(value) for state in states for value in state.values()), peak,
+        float(found[0]),
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ class Spread:
     When a sweep comes to the layers of a stack (S, K1, K2), forward and again backward, one process after the
     other sends its matrices to all, which forget them after use; the sum of what each has for their gradient
     goes to their owner before the sweep goes on. So weights, gradients, states, averages and best weights
-    fall to 1/size each, and of the others' there is one part at a time. Stacks of input layers, and those that several groups of layers use, are gathered whole for as long as they are used. Stacks of fewer
+    fall to 1/size each, and of the others' there is one part at a time. Stacks of input layers, and those
+    that several groups of layers use, are gathered whole for as long as they are used. Stacks of fewer
     matrices than processes are whole everywhere, and stepped alike; so are the parameters of input functions
     and the weights of roots.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.steps import STEPS, rounded
+from squircuit.data.decimals import STEPS, rounded
 from squircuit.errors import ParameterError
 
 MORE = 4

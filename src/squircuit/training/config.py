@@ -107,7 +107,7 @@ class TrainingConfig:
         for name, known in {**CHOICES, "optimiser": ("auto", *optim.names())}.items():
             if getattr(self, name) not in known:
                 value = shown(getattr(self, name))
-                raise ParameterError(f"{name}={value}. Fix: pass one of {', '.join(known)}.")
+                raise ParameterError(f"{name}={value}. Fix: {suggestion(getattr(self, name), known)}")
 
     @classmethod
     def of(cls, source: Any = None, /, **overrides: Any) -> TrainingConfig:

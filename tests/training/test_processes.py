@@ -30,7 +30,7 @@ def found_by(folder, size, *cases):
         subprocess.Popen([*words, str(rank), str(size), str(folder), *cases], env=env) for rank in range(size)
     ]
     try:
-        assert [process.wait(timeout=240) for process in ranks] == [0] * size
+        assert [process.wait(timeout=600) for process in ranks] == [0] * size
     finally:
         for process in ranks:
             process.kill()

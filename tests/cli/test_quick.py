@@ -10,13 +10,14 @@ import pytest
 
 import squircuit as sq
 from squircuit.cli.arguments import DATA_SETS
-from squircuit.cli.commands import check, complete, data, fit, mix, plot, sample, score
+from squircuit.cli.commands import check, complete, compress, data, fit, mix, plot, sample, score
 from squircuit.inference.imputation import HOW
 
 from .test_program import SRC
 
 COMMANDS = [
-    check.check, complete.complete, fit.fit, mix.mix, plot.plot, sample.sample, score.score,
+    check.check, complete.complete, compress.compress, compress.decompress, fit.fit, mix.mix, plot.plot,
+    sample.sample, score.score,
     data.list_, data.fetch, data.verify_, data.show,
 ]  # fmt: skip
 

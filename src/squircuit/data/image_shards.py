@@ -18,7 +18,8 @@ from squircuit.data.optional import need
 from squircuit.data.reading import Source, readable
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError
-from squircuit.storage.checks import require_readable, shown
+from squircuit.storage.checks import require_readable
+from squircuit.storage.words import path_text
 
 GROUP = 1024
 """Images of a tar file that are in memory at once."""
@@ -61,8 +62,8 @@ class ImageGroups(Source):
             levels = self._levels(name, content)
             if levels.shape != self.shape:
                 raise DataError(
-                    f"{shown(self.path)}, {name}: an image of shape {levels.shape}, but the first one has "
-                    f"{self.shape}. Fix: make all images of one size, all grey or all in colour."
+                    f"{path_text(self.path)}, {name}: an image of shape {levels.shape}, but the first one "
+                    f"has {self.shape}. Fix: make all images of one size, all grey or all in colour."
                 )
             rows[number] = levels.reshape(-1)
         return rows if tuple(names) == self.names else rows[:, self.positions(names)]

@@ -27,8 +27,8 @@ from squircuit.learning import learn
 from squircuit.models import SquaredCircuit, load, mixture, table_model
 from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph
+from squircuit.storage.words import quoted
 from squircuit.training import History, fit
-from squircuit.training.config import shown
 
 BLOCK = 4096  #: rows that are asked about at once
 CIRCUIT: dict[str, Any] = {
@@ -145,7 +145,7 @@ class CircuitEstimator(BaseEstimator):
         members = _plain(self.members)
         if not is_whole(members, 1, MOST_MEMBERS):
             raise ParameterError(
-                f"members={shown(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
+                f"members={quoted(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
             )
         return members
 

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, objects, shown
-from squircuit.data.columns import FITTED, Column, column_from_dict
+from squircuit.data.column_entries import column_from_dict
+from squircuit.data.columns import FITTED, Column
 from squircuit.data.frames import is_frame, named_columns, plain
 from squircuit.data.layout import Layout
 from squircuit.data.rows import Rows
@@ -325,10 +326,28 @@ def _states(column: Column) -> str:
 
 def _values(column: Column) -> str:
     if column.categories:
-        more = ", …" if column.size > 4 else ""
-        return ", ".join(str(category) for category in column.categories[:4]) + more
+        more = ", …" if len(column.categories) > 4 else ""
+        others = "" if column.pooled is None else f", and {column.pooled} rare ones together"
+        between = " < " if column.ordered else ", "
+        return between.join(str(category) for category in column.categories[:4]) + more + others
     if column.kind == "continuous":
-        step = f", step {column.step:g}" if column.step else ""
-        step = f", {len(column.levels)} levels" if column.levels else step
-        return f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}{step}"
+        return (
+            f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}"
+            + _resolution(column)
+            + _bounds(column)
+        )
     return f"{column.low:g} … {column.high:g}" + (" (periodic)" if column.kind == "periodic" else "")
+
+
+def _resolution(column: Column) -> str:
+    if column.levels:
+        return f", {len(column.levels)} levels"
+    if column.spikes:
+        return ", often " + ", ".join(f"{value:g}" for value, _ in column.spikes)
+    return f", step {column.step:g}" if column.step else ""
+
+
+def _bounds(column: Column) -> str:
+    if column.least is not None and column.most is not None:
+        return f", within {column.least:g} to {column.most:g}"
+    return "" if column.least is None else f", from {column.least:g}"

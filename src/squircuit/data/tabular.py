@@ -28,7 +28,7 @@ from squircuit.data.content import Content
 from squircuit.data.csv_files import CsvSource
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
 from squircuit.data.images import ImageSource
-from squircuit.data.infer import Facts, infer
+from squircuit.data.infer import Facts, in_order, infer
 from squircuit.data.layout import Layout
 from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import FeatherSource, ParquetSource
@@ -300,7 +300,11 @@ def _schema(
     facts = dict(zip(names, _seen(chunks), strict=True))
     if source.guessed and source.named and not known:
         _doubt_names(source, facts)
-    columns = tuple(infer(name, facts[name], str(source.path), wishes.get(name)) for name in names)
+    types = source.layout.types if source.layout is not None else {}
+    columns = tuple(
+        in_order(infer(name, facts[name], str(source.path), wishes.get(name)), types.get(name))
+        for name in names
+    )
     _warn_of_constants(source, columns)
     _warn_of_names(
         source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]

@@ -22,6 +22,7 @@ from squircuit.inference import (
     CircuitDistribution,
     Estimate,
     Marginals,
+    MostProbable,
     fidelity,
     kl_divergence,
     marginal,
@@ -70,8 +71,8 @@ __all__ = [
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
-    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
-    "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model", "total_variation",
+    "CircuitDistribution", "Estimate", "Marginals", "MostProbable", "SquaredCircuit", "fidelity",
+    "image_model", "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model", "total_variation",
     # training
     "History", "TrainingConfig", "fit", "learn", "stack",
     # errors

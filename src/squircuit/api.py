@@ -72,7 +72,8 @@ __all__ = [
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
     "CircuitDistribution", "Estimate", "Marginals", "MostProbable", "SquaredCircuit", "fidelity",
-    "image_model", "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model", "total_variation",
+    "image_model", "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model",
+    "total_variation",
     # training
     "History", "TrainingConfig", "fit", "learn", "stack",
     # errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -24,7 +25,7 @@ def explore(
     for package in ("starlette", "uvicorn"):
         need(package, "squircuit explore", "explore")
     opened = open_model(model, chosen_device(device))
-    exhibit = Exhibit(opened, schema_of(opened), model.name, history_of(model, opened))
+    exhibit = Exhibit(opened, replace(schema_of(opened), calendars=()), model.name, history_of(model, opened))
     server = importlib.import_module("squircuit.explore.server")  # which needs these packages
     server.serve(exhibit, port, browser, _say)
     typer.echo("\nended", err=True)

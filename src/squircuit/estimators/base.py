@@ -187,7 +187,8 @@ class CircuitEstimator(BaseEstimator):
 
     def _cells(self, X: Any) -> dict[str, Cells]:
         """The columns that are modelled, by the names that they had in `fit`; frames, too, by position."""
-        wanted = {position: name for position, name in enumerate(self._columns) if name in self._schema.names}
+        known = self._schema.table_names
+        wanted = {position: name for position, name in enumerate(self._columns) if name in known}
         if not frame_kind(X):
             return {name: as_cells(X[:, position]) for position, name in wanted.items()}
         there = names_of(X)

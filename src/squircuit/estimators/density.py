@@ -96,7 +96,7 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         drawn = self.model_.sample(n_samples, seed=self._seed(random_state)).cpu().numpy()
         if self._layout is not None:
             return Layout.from_dict(self._layout).table(
-                self._schema.names, list(zip(*self._schema.decode(drawn), strict=True))
+                self._schema.table_names, list(zip(*self._schema.decode(drawn), strict=True))
             )
         return np.stack(
             [decoded(column, drawn[:, v]) for v, column in enumerate(self._schema.columns)], axis=1

@@ -131,7 +131,8 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         how: Any = self.strategy
         filled = self.model_.impute(rows.x, rows.missing, how, generator=generator).cpu().numpy()
         values = {v: decoded(column, filled[:, v], how == "mean") for v, column in columns.items()}
-        numeric = [v for v, c in columns.items() if c.is_discrete and not c.is_text]
+        parts = {v for one in self._schema.calendars for v in self._schema.variables(one.name)}
+        numeric = [v for v, c in columns.items() if c.is_discrete and not c.is_text and v not in parts]
         if how == "mean" and rows.missing[:, numeric].any():
             found = self.model_.marginals(rows.x, rows.missing).values
             values |= {v: found[v].cpu().numpy() @ levels(columns[v]) for v in numeric if v in found}
@@ -139,13 +140,15 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
 
     def _filled_frame(self, X: Any, values: list[NDArray[Any]], gaps: NDArray[np.bool_]) -> Any:
         """A frame with cells in its gaps, of the library that is wished; see ``set_output``."""
-        there, changed = names_of(X), {}
-        for v, column in enumerate(self._schema.columns):
-            places = np.flatnonzero(gaps[:, v])
+        there, changed, schema = names_of(X), {}, self._schema
+        for own in schema.table_names:
+            variables = schema.variables(own)
+            places = np.flatnonzero(gaps[:, variables].any(axis=1))
             if len(places):
-                name = there[self._columns.index(column.name)]
+                name = there[self._columns.index(own)]
                 cells = cells_of_frame(X, name)
-                for row, value in zip(places.tolist(), values[v][places].tolist(), strict=True):
+                found = [values[v][places].tolist() for v in variables]
+                for row, value in zip(places.tolist(), schema.whole(own, found), strict=True):
                     cells[row] = value
                 changed[str(name)] = cells
         made = Layout.of(X).filled(X, changed)

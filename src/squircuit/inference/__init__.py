@@ -2,8 +2,8 @@
 
 On symbolic circuits the three algorithms of the paper (``orthogonal``, ``unitary``, ``squared``);
 on models, whose methods call them, one file a question (``likelihood``, ``marginals``, ``expectation``,
-``imputation``, ``most_probable``, ``information``), by three steps: ``compile`` for a mask, send messages ``upward``, and for samples walk down
-again (``sampling``).
+``imputation``, ``most_probable``, ``information``), by three steps: ``compile`` for a mask, send messages
+``upward``, and for samples walk down again (``sampling``).
 """
 
 from squircuit.inference import orthogonal, unitary

@@ -65,7 +65,7 @@ class Summaries(Asked):
             >>> low < high
             True
         """
-        (variable,) = self._variables([of], "of")
+        (variable,) = as_variables(self.structure, numbers_of(self.schema, {of: None}, "of"))
         evidence = self._without(self._evidence(given, missing), [variable])
         return marginals(self.snapshot(), evidence).quantiles(variable, levels)
 

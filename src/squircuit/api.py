@@ -1,6 +1,7 @@
 """The names of the public API, from the folders that have them; `squircuit` has each of them."""
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
+from squircuit.compression import compress, decompress
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
     Bins,
@@ -71,7 +72,8 @@ __all__ = [
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
-    "CircuitDistribution", "Estimate", "Marginals", "MostProbable", "SquaredCircuit", "fidelity",
+    "CircuitDistribution", "Estimate", "Marginals", "MostProbable", "SquaredCircuit", "compress",
+    "decompress", "fidelity",
     "image_model", "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model",
     "total_variation",
     # training

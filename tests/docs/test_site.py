@@ -39,7 +39,7 @@ def site(tmp_path_factory) -> Path:
         str(DOCS),
         str(out / "html"),
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     return out / "html"
 

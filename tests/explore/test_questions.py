@@ -105,7 +105,6 @@ def density(model, cells, points):
 def test_distributions_given_a_cell_are_sums_and_integrals_of_the_joint_density(page, table_model):
     given = {"group": "b"}
     answer = asked(page, "distributions", evidence=given)
-    assert list(answer["columns"]) == ["children", "height", "sex"]
     height = answer["columns"]["height"]
     points = torch.tensor(height["points"], dtype=torch.float64)
     joint = density(table_model, given, points.tolist())
@@ -116,6 +115,31 @@ def test_distributions_given_a_cell_are_sums_and_integrals_of_the_joint_density(
     for sex, p in zip(("f", "m"), answer["columns"]["sex"]["values"], strict=True):
         part = torch.trapezoid(density(table_model, {**given, "sex": sex}, wide.tolist()), wide)
         assert p == pytest.approx((part / share).item(), abs=1e-3)
+
+
+@tables
+def test_a_column_that_is_set_has_its_distribution_given_all_others_that_are(page, table_model):
+    given = {"sex": "m", "group": "b"}
+    found = asked(page, "distributions", evidence=given)["columns"]
+    wide = torch.linspace(0.5, 3.0, 2001, dtype=torch.float64).tolist()
+    for name, states in (("group", ("a", "b", "c")), ("sex", ("f", "m"))):
+        joint = torch.stack([density(table_model, {**given, name: state}, wide) for state in states])
+        p = torch.trapezoid(joint, torch.tensor(wide))
+        assert found[name]["values"] == pytest.approx((p / p.sum()).tolist(), abs=1e-3)
+
+
+@pytest.mark.parametrize("page", ["mixture"], indirect=True)
+def test_completions_of_a_class_are_as_frequent_as_its_own_model_says(page, image_model):
+    states, p = every_image(image_model)
+    fits = agreeing(states, SEEN)
+    mean, first = (p[fits] / p[fits].sum()) @ states[fits].double(), {"class": "first"}
+    drawn = [
+        image
+        for seed in range(20)
+        for image in asked(page, "completions", pixels=SEEN, count=24, seed=seed, **first)["completions"]
+    ]
+    assert torch.tensor(drawn).double().mean(dim=0).tolist() == pytest.approx(mean.tolist(), abs=0.2)
+    assert "is no class" in refusal(page, "completions", pixels=SEEN, **{"class": "third"})
 
 
 @tables

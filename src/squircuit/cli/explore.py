@@ -11,24 +11,32 @@ import typer
 from squircuit.cli.machine import chosen_device
 from squircuit.cli.reading import history_of, open_model, schema_of
 from squircuit.data.optional import need
+from squircuit.explore.demos import demos
 from squircuit.explore.exhibit import Exhibit
+from squircuit.explore.shelf import Shelf
 
 
 def explore(
     *,
-    model: Path,
-    port: int,
+    model: Path | None,
+    port: int | None,
     browser: bool,
     device: str,
 ) -> None:
     """The work of the command `explore`, see :mod:`squircuit.cli.commands`."""
     for package in ("starlette", "uvicorn"):
         need(package, "squircuit explore", "explore")
-    opened = open_model(model, chosen_device(device))
-    exhibit = Exhibit(opened, replace(schema_of(opened), calendars=()), model.name, history_of(model, opened))
+    shelf = demos() if model is None else Shelf.of(_exhibit(model, device))
     server = importlib.import_module("squircuit.explore.server")  # which needs these packages
-    server.serve(exhibit, port, browser, _say)
+    server.serve(shelf, port, browser, _say)
     typer.echo("\nended", err=True)
+
+
+def _exhibit(file: Path, device: str) -> Exhibit:
+    model = open_model(file, chosen_device(device))
+    return Exhibit(
+        model, replace(schema_of(model), calendars=()), file.name or str(file), history_of(file, model)
+    )
 
 
 def _say(address: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squircuit.data.columns import KINDS, MANY, Column
-from squircuit.data.steps import MOST_LEVELS, STEPS
+from squircuit.data.decimals import MOST_LEVELS, STEPS
 from squircuit.families.checks import is_finite
 
 

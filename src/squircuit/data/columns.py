@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, of_each, read_as, shown
-from squircuit.data.steps import nearest, rounded
+from squircuit.data.decimals import nearest, rounded
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Bins, Categorical, Family, Fourier, Hermite, Legendre, Monotone, Transformed
 from squircuit.families.domain import Finite

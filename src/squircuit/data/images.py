@@ -18,7 +18,8 @@ from squircuit.data.optional import need
 from squircuit.data.reading import Source, readable
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError
-from squircuit.storage.checks import require_readable, shown
+from squircuit.storage.checks import require_readable
+from squircuit.storage.words import path_text
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 GREY = frozenset({"1", "L", "LA"})
@@ -67,8 +68,8 @@ class ImageSource(Source):
         levels = self._levels(file)
         if levels.shape != self.shape:
             raise DataError(
-                f"{shown(file)}: an image of shape {levels.shape}, but {shown(Path(self.files[0].name))} has "
-                f"{self.shape}. "
+                f"{path_text(file)}: an image of shape {levels.shape}, "
+                f"but {path_text(Path(self.files[0].name))} has {self.shape}. "
                 "Fix: make all images of one size, all grey or all in colour."
             )
         return levels.reshape(-1)
@@ -91,18 +92,18 @@ class ImageSource(Source):
         shape = (image.height, image.width) + (() if image.mode in GREY else (3,))
         if math.prod(shape) > MOST:
             raise DataError(
-                f"{shown(file)}: an image of shape {shape} has {math.prod(shape):,} values, each a column; "
-                f"{MOST:,} are the most. Fix: make all images smaller, such as 32×32."
+                f"{path_text(file)}: an image of shape {shape} has {math.prod(shape):,} values, "
+                f"each a column; {MOST:,} are the most. Fix: make all images smaller, such as 32×32."
             )
         if image.mode == "F" or image.mode.startswith("I"):
             raise DataError(
-                f"{shown(file)}: levels of more than 8 bits ({image.mode}). "
+                f"{path_text(file)}: levels of more than 8 bits ({image.mode}). "
                 "Fix: save images with levels 0 to 255."
             )
 
 
 def _place(files: Sequence[Path]) -> Any:
-    return lambda row: shown(files[row])
+    return lambda row: path_text(files[row])
 
 
 def _require_checksums(stream: IO[bytes]) -> None:

@@ -25,8 +25,8 @@ from squircuit.data.cells import (
     shown,
 )
 from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
+from squircuit.data.decimals import ANY, ENOUGH, Decimals, decimals, levels_of, step_of
 from squircuit.data.spikes import Repeated, both_repeated, repeated, spikes_with_cells
-from squircuit.data.steps import ANY, ENOUGH, Decimals, decimals, levels_of, step_of
 from squircuit.errors import DataError, ParameterError, suggestion
 
 MOST = 4096
@@ -87,7 +87,7 @@ class Facts:
         distinct: different values, numbers or (of cells read as objects) texts; at most `MOST` + 1.
         text: the first cell that is no number.
         farthest: of numbers that no model computes with, the one that is farthest from 0, and where it is.
-        decimals: that the numbers need, see :func:`squircuit.data.steps.decimals`.
+        decimals: that the numbers need, see :func:`squircuit.data.decimals.decimals`.
         texts: how many cells hold each text, where one cell holds no number.
         repeated: numbers that are there again and again, see :func:`squircuit.data.spikes.repeated`.
 

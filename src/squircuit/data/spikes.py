@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.steps import STEPS, rounded
+from squircuit.data.decimals import STEPS, rounded
 from squircuit.errors import ParameterError
 
 MORE = 4

@@ -27,8 +27,8 @@ from squircuit.learning import learn
 from squircuit.models import SquaredCircuit, load, mixture, table_model
 from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph
+from squircuit.storage.words import quoted
 from squircuit.training import History, fit
-from squircuit.training.config import shown
 
 BLOCK = 4096  #: rows that are asked about at once
 CIRCUIT: dict[str, Any] = {
@@ -146,7 +146,7 @@ class CircuitEstimator(BaseEstimator):
         members = _plain(self.members)
         if not is_whole(members, 1, MOST_MEMBERS):
             raise ParameterError(
-                f"members={shown(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
+                f"members={quoted(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
             )
         return members
 
@@ -339,7 +339,7 @@ def levels(column: Column) -> NDArray[Any]:
     """What the states of a discrete column stand for: numbers, or texts (then of dtype object)."""
     if column.kind == "count":
         return np.arange(column.low, column.high + 1)
-    return np.array(column.categories, dtype=object if column.is_text else np.float64)
+    return np.array(column.states, dtype=object if column.is_text else np.float64)
 
 
 def decoded(column: Column, values: NDArray[Any], exact: bool = False) -> NDArray[Any]:

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits.layers import Input, Layer
+from squircuit.circuits.root_layers import mixed, separated
 from squircuit.circuits.structure import Structure
 from squircuit.data import Column, Schema
 from squircuit.explore.fields import Question
+from squircuit.inference import Marginals
 from squircuit.models import SquaredCircuit
 from squircuit.properties import check
 from squircuit.training import History
@@ -23,6 +25,8 @@ MOST_DRAWN = 150
 """Layers of a circuit that is drawn layer by layer; of larger ones equal layers are drawn as one."""
 ENDS = (0.001, 0.999)
 """The quantiles between which a continuous column is drawn."""
+POINTS, SPIKES = 121, 40
+"""At which the density of a continuous column is drawn: evenly, and where it is highest."""
 BEYOND = 0.05
 """How much further, as a share of the way between them."""
 
@@ -52,16 +56,59 @@ class Exhibit:
         return drawable and len({(column.is_discrete, column.size) for column in columns}) == 1
 
     @cached_property
+    def parts(self) -> dict[int, SquaredCircuit]:
+        """Those circuits of a mixture, by number, that were asked by themselves."""
+        return {}
+
+    def part(self, number: int) -> SquaredCircuit:
+        """One of the circuits that are mixed, as a model of its own: p(x | m)."""
+        if number not in self.parts:
+            self.parts[number] = _alone(self.model, number)
+        return self.parts[number]
+
+    @cached_property
+    def _alike(self) -> Marginals | None:
+        """The distribution of every column by itself, where some column is no list of states."""
+        return None if all(c.is_discrete for c in self.schema.columns) else self.model.marginals()
+
+    @cached_property
     def ranges(self) -> tuple[tuple[float, float], ...]:
         """Between which numbers each column is drawn: the states, or where nearly all of its mass lies."""
-        continuous = [v for v, column in enumerate(self.schema.columns) if not column.is_discrete]
-        found = self.model.marginals() if continuous else None
+        found = self._alike
         return tuple(
             (0.0, column.size - 1.0)
             if column.is_discrete or found is None
             else _range(column, found.quantiles(v, ENDS)[0])
             for v, column in enumerate(self.schema.columns)
         )
+
+    @cached_property
+    def grids(self) -> dict[int, Tensor]:
+        """Where the density of each continuous column is drawn: evenly, and on its spikes."""
+        found = self._alike
+        if found is None:
+            return {}
+        return {
+            v: _grid(found, v, *self.ranges[v])
+            for v, c in enumerate(self.schema.columns)
+            if not c.is_discrete
+        }
+
+
+def _grid(found: Marginals, v: int, low: float, high: float) -> Tensor:
+    """Even points, and the nodes at which the density is highest."""
+    nodes = found.points[v][found.values[v][0].topk(min(SPIKES, len(found.points[v]))).indices].double().cpu()
+    inside = nodes[(nodes > low) & (nodes < high)]
+    return torch.cat([torch.linspace(low, high, POINTS, dtype=torch.float64), inside]).sort().values
+
+
+def _alone(model: SquaredCircuit, number: int) -> SquaredCircuit:
+    circuit = model.circuit()
+    part = separated(circuit)[number]
+    first = sum(root.units for root in circuit.roots[:number])
+    shares = circuit.root_shares[first : first + part.num_roots]
+    alone = SquaredCircuit(mixed([part], shares / shares.sum()), dtype=model.precision)
+    return alone.to(model.device).eval().requires_grad_(False)
 
 
 def _range(column: Column, ends: Tensor) -> tuple[float, float]:
@@ -111,12 +158,22 @@ def _columns(exhibit: Exhibit) -> list[dict[str, Any]]:
 def _members(model: SquaredCircuit) -> list[dict[str, Any]]:
     """The circuits that are mixed and their shares; none of a single one."""
     shares = model.component_log_weights().exp().tolist()
-    kinds = [_words(root) for root in model.structure.roots]
-    return [
-        {"share": share, "words": words}
-        for share, words in zip(shares, kinds, strict=True)
-        if len(shares) > 1
-    ]
+    if len(shares) == 1:
+        return []
+    kinds = _learnt(model, shares) or [_words(root) for root in model.structure.roots]
+    return [{"share": share, "words": words} for share, words in zip(shares, kinds, strict=True)]
+
+
+def _learnt(model: SquaredCircuit, shares: list[float]) -> list[str]:
+    """What `learn` calls the members, where the notes of the model know all of them by their shares."""
+    noted = model.notes.get("learn")
+    listed = noted.get("members") if isinstance(noted, dict) else None
+    names = {_key(m.get("share")): str(m.get("candidate")) for m in listed or [] if isinstance(m, dict)}
+    return [names[_key(s)] for s in shares] if {_key(s) for s in shares} <= names.keys() else []
+
+
+def _key(share: object) -> str:
+    return f"{share:.6f}" if isinstance(share, float) else ""
 
 
 def _words(root: Layer) -> str:

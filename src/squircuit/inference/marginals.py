@@ -202,7 +202,7 @@ def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
         result[:, evidence.missing[:, v], v] = 0.0
         for part in parts:
             for i, power in enumerate(powers.tolist()):
-                found_power = part.expected(partial(torch.pow, exponent=power))
+                found_power = part.expected(partial(torch.pow, exponent=power), growth=power)
                 result[i, :, v].index_add_(0, part.rows, found_power.to(result))
     for v, mass in found.masses.items():
         if v in found.coordinates:

@@ -64,7 +64,7 @@ class Normalisation:
 
     Example:
         >>> import squircuit as sq
-        >>> from squircuit.execution.plan import make_plan
+        >>> from squircuit.execution import make_plan
         >>> circuit = sq.build(sq.regions.linear(3), sq.Categorical(2), units=2)
         >>> found = Normalisation(circuit, make_plan(circuit))
         >>> weights = [torch.eye(*s.shape).expand(len(s.parameters), -1, -1) for s in found.stacks]

@@ -23,6 +23,10 @@ from squircuit.models.amplitudes import Amplitudes
 from squircuit.models.call import EVALUATION, Call, ManifoldWatch
 from squircuit.models.precision import needed_precision
 from squircuit.models.weights import StackedWeights
+from squircuit.storage.memory import require_memory
+
+BLOCK_BYTES = 2**27
+"""Of the outputs of all layers for the rows that are computed together, where no gradients are wanted."""
 
 
 @final
@@ -57,13 +61,34 @@ class Density:
             snapshot = self.snapshot(weights, call)
             return _attached(log_marginal(snapshot, evidence, components).to(weights.precision), weights)
         rows = (x if evidence is None else evidence.x).to(weights.device)
-        density = self.amplitudes.log_densities if components else self.amplitudes.log_density
         is_one, waits = self._watch.is_one(weights, call), call.waits(rows.device)
         real = weights.precision if is_one or not waits else self._needed_precision(weights)
-        log_p = density(weights, rows, real).to(weights.precision)
-        if waits:
-            log_p = self._with_care(weights, log_p, rows, real, components)
+        blocks = [rows] if call.is_step else self._blocks(weights, rows, real)
+        parts = [self._of_rows(weights, block, real, components, waits) for block in blocks]
+        log_p = parts[0] if len(parts) == 1 else torch.cat(parts)
         return log_p if is_one else log_p - self._log_z(weights, call, real)
+
+    def _of_rows(
+        self, weights: StackedWeights, rows: Tensor, real: torch.dtype, components: bool, careful: bool
+    ) -> Tensor:
+        """log Σ_r π_r |c_r(x)|² of rows that lack nothing, not divided by Z."""
+        density = self.amplitudes.log_densities if components else self.amplitudes.log_density
+        log_p = density(weights, rows, real).to(weights.precision)
+        return self._with_care(weights, log_p, rows, real, components) if careful else log_p
+
+    def _blocks(self, weights: StackedWeights, rows: Tensor, real: torch.dtype) -> tuple[Tensor, ...]:
+        """Rows so many at a time that the outputs of all layers fit into a part of the memory.
+
+        Where gradients are wanted the outputs of all rows are kept until the backward pass, so that blocks
+        would save nothing.
+        """
+        row_bytes = self.network.plan.numbers_a_row * real.itemsize
+        if not (torch.is_grad_enabled() and any(p.requires_grad for p in weights.parameters())):
+            return torch.split(rows, max(1, BLOCK_BYTES // row_bytes))
+        if rows.device.type == "cpu":
+            fix = "ask within `with torch.no_grad():`, or fewer rows at a time"
+            require_memory(row_bytes * len(rows), f"log_prob of {len(rows):,} rows with gradients", fix)
+        return (rows,)
 
     def _evidence(self, weights: StackedWeights, call: Call, x: Any, missing: Any) -> Evidence | None:
         """Rows that have been checked, or None where x is to be taken as it is.

@@ -12,7 +12,8 @@ from squircuit.circuits import Circuit, Constraint
 from squircuit.errors import ParameterError, warn_former
 from squircuit.execution.derivatives import require_no_batch
 from squircuit.execution.network import Indices
-from squircuit.execution.plan import InputGroup, Plan, make_plan
+from squircuit.execution.plan import InputGroup, Plan
+from squircuit.execution.planner import make_plan
 from squircuit.inference.normalisation import Kept, Normalisation, polished
 from squircuit.models.precision import mover, require_numbers, require_precision
 

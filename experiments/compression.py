@@ -37,7 +37,7 @@ def codecs() -> dict[str, Codec]:
     found: dict[str, Codec] = {
         "PNG": _by_pillow(format="PNG", optimize=True),
         "WebP": _by_pillow(format="WEBP", lossless=True, quality=100, method=6),
-        "xz": lambda image: lzma.compress(image.tobytes(), preset=9 | lzma.PRESET_EXTREME),
+        "xz": _by_xz,
     }
     try:
         import_module(JPEG_XL)
@@ -45,6 +45,12 @@ def codecs() -> dict[str, Codec]:
         print("JPEG XL is left out: pip install pillow-jxl-plugin")
         return found
     return found | {"JPEG XL": _by_pillow(format="JXL", lossless=True, effort=9)}
+
+
+def _by_xz(image: Images) -> bytes:
+    size = min(2**26, max(2**12, image.size))  # a dictionary for 64 MB takes longer to make than an image
+    strength = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": size}
+    return lzma.compress(image.tobytes(), filters=[strength])
 
 
 def _by_pillow(**options: Any) -> Codec:

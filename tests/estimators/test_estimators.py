@@ -21,6 +21,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import squircuit as sq
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Parameter
+from squircuit.data import Rows
+from squircuit.estimators.means import means
+from squircuit.models.mixture import unmixed
 
 Density = sq.estimators.SquaredCircuitDensity
 Imputer = sq.estimators.SquaredCircuitImputer
@@ -238,6 +242,43 @@ def test_the_mean_of_a_discrete_column_is_of_its_values_and_that_of_a_circle_its
     p = np.exp([imputer.model_.log_prob([[k, NAN]]).item() for k in (0, 1)])
     assert number == pytest.approx(p @ [5, 7])
     assert min(angle, 360 - angle) < 40  # the mean of numbers would be near 180
+
+
+def test_the_mean_of_a_mixture_is_the_average_of_its_members_means_by_their_shares():
+    x = points(60)
+    x[:, 1] = x[:, 1] > 0
+    imputer = Imputer(**FEW, members=2).fit(x)
+    members = unmixed(imputer.model_)
+    assert len(members) > 1
+    grid = np.linspace(-40, 40, 80_001)
+    number, state = 0.0, 0.0
+    for share, member in members:
+        rows = torch.from_numpy(np.stack([grid, np.full(80_001, 1.0)], axis=1))
+        p = member.log_prob(rows).exp().detach().numpy()
+        number += share * np.trapezoid(grid * p, grid) / np.trapezoid(p, grid)
+        odds = np.exp([member.log_prob([[0.7, k]]).item() for k in (0, 1)])
+        state += share * odds[1] / odds.sum()
+    assert imputer.transform([[NAN, 1.0]])[0, 0] == pytest.approx(number, abs=1e-5)
+    assert imputer.transform([[0.7, NAN]])[0, 1] == pytest.approx(state, abs=1e-9)
+
+
+def test_a_member_that_holds_a_row_to_be_impossible_has_no_say_in_its_gaps():
+    tables = ([[0.5, 0.5], [1.0, 0.0]], [[0.2, 0.8], [0.5, 0.5]])  # of two columns, in two members
+    members = []
+    for number, table in enumerate(tables):
+        inputs = [Input(v, sq.Categorical(2), weight=fixed(p, f"{number}.{v}")) for v, p in enumerate(table)]
+        members.append((0.5, sq.SquaredCircuit(Circuit(Hadamard(inputs)), dtype=torch.float64)))
+    x = np.array([[0.0, 1.0], [0.0, 0.0]])
+    rows = Rows(x, np.array([[True, False], [True, False]]))
+    columns = sq.data.table({"a": [0, 1], "b": [1, 0]}).columns
+    found = means(members, rows, columns)
+    assert list(found) == [0]
+    assert found[0] == pytest.approx([0.8, (0.5 + 0.8) / 2])
+
+
+def fixed(probabilities, name):
+    value = torch.tensor([probabilities], dtype=torch.float64).sqrt()
+    return Parameter((1, 2), Constraint.FREE, False, name, value)
 
 
 def test_samples_follow_the_conditional_density():

@@ -80,6 +80,10 @@ def test_a_column_of_one_date_is_a_constant_and_one_of_durations_is_refused():
     with pytest.warns(sq.errors.SquircuitWarning, match="constant"):
         table = sq.data.table({"t": np.array(["2024-02-29"] * 3, dtype="M8[D]"), "x": [1.0, 2.5, 3.0]})
     assert table.columns[0].categories == ("2024-02-29",)
+    with pytest.warns(sq.errors.SquircuitWarning, match="constant"):
+        assert (
+            sq.data.table({"t": ["1.2.2024"] * 3, "x": [1.0, 2.5, 3.0]}, {"t": "date"}).columns[0].size == 1
+        )
     with pytest.raises(DataError, match="column 't' holds durations"):
         sq.data.table({"t": np.array([1, 2], dtype="m8[s]")})
 

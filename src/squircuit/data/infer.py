@@ -55,6 +55,8 @@ EXACT = 2.0**53
 """Whole numbers up to here are exact as floats."""
 
 WISHES = (*KINDS, "positive", "bounded", "ordered")
+OF_DATES = ("date", "datetime", "time")
+"""Types of columns that are several variables."""
 _ENDS = {"positive": (0.0, None), "continuous": (None, None)}
 
 LIKE_A_NUMBER = re.compile(r"[-+]?[€$£]?\d[\d.,' ]*[%€$£]?")
@@ -316,6 +318,8 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
             where=f"{source}, column {name!r}",
             fix="leave it out, " + read_as(name, "drop"),
         )
+    if wish is not None and wish.strip().partition(":")[0] in OF_DATES:
+        wish = None  # all of them are the same: a constant
     if wish is not None and wish.strip().startswith("ordered:"):
         return _ordered(name, facts, source, wish.strip().removeprefix("ordered:"))
     kind, numbers = _parsed(name, wish or _guess(name, facts, source))
@@ -386,7 +390,7 @@ def _kept(facts: Facts, most: int, least: int = 2) -> dict[str, int]:
 def _parsed(name: str, wish: str) -> tuple[str, list[float]]:
     kind, *arguments = wish.strip().split(":")
     if kind not in WISHES:
-        near = suggestion(kind, [*WISHES, "drop"])
+        near = suggestion(kind, [*WISHES, *OF_DATES, "drop"])
         raise ParameterError(f"column {name!r}: {wish!r} is no type of a column. Fix: {near}")
     numbers = list(_numbers(tuple(arguments)))
     allowed = {"count": (0, 2), "periodic": (1, 2), "bounded": (2,), "categorical": (0, 1)}.get(kind, (0,))

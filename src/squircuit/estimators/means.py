@@ -26,8 +26,8 @@ def means(
 ) -> dict[int, NDArray[Any]]:
     """Column → the means of Σ_m w_m p_m(x_v | y) in all rows, of the columns that some row lacks.
 
-    Of texts and parts of dates it is the most probable category, of periodic columns the mean direction. Members that hold what
-    is known of a row to be impossible have no say in it.
+    Of texts and parts of dates it is the most probable category, of periodic columns the mean direction.
+    Members that hold what is known of a row to be impossible have no say in it.
 
     Args:
         members: the w_m and p_m.

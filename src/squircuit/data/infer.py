@@ -319,7 +319,7 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
             fix="leave it out, " + read_as(name, "drop"),
         )
     if wish is not None and wish.strip().partition(":")[0] in OF_DATES:
-        wish = None  # all of them are the same: a constant
+        wish = "categorical"  # all of them are the same: a constant
     if wish is not None and wish.strip().startswith("ordered:"):
         return _ordered(name, facts, source, wish.strip().removeprefix("ordered:"))
     kind, numbers = _parsed(name, wish or _guess(name, facts, source))

@@ -195,8 +195,10 @@ def _kl_of_rows(p: CircuitDistribution, q: CircuitDistribution, first: Evidence,
     hidden = [v for v in torch.nonzero(first.missing[0]).flatten().tolist() if v in p._circuit.scope]
     states = joint_states(p._circuit, hidden) if hidden else first.x[:, :0]
     if states is None:
-        said = f"kl_divergence: estimated from {SAMPLES} samples, as it has no closed form; "
-        warnings.warn(SquircuitWarning(said + "sq.kl_divergence gives an interval."), stacklevel=4)
+        said = f"kl_divergence: estimated from {SAMPLES} samples, as it has no closed form. "
+        warnings.warn(
+            SquircuitWarning(said + "Fix: sq.kl_divergence(p, q) gives an interval, too."), stacklevel=4
+        )
         x = one.sample((SAMPLES,))
         return (one.log_prob(x) - other.log_prob(x)).mean()
     x = first.x.expand(len(states), -1).clone()

@@ -98,6 +98,9 @@ class ParquetSource(ArrowSource):
                 raise ValueError(f"{len(table)} rows, expected {self.sizes[group]}")
             return self.chunk_of(table, names, self._starts[group])
 
+    def numbers(self, group: int, names: Sequence[str]) -> None:
+        """Columns have types of their own, and `group` has them."""
+
     def whole(self) -> Any:
         with readable(self.path, "Parquet", "write it again"):
             return self._file.read()

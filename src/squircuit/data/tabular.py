@@ -29,6 +29,7 @@ from squircuit.data.content import Content
 from squircuit.data.csv_files import CsvSource
 from squircuit.data.find_dates import calendars_in, part_column, without_dates
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
+from squircuit.data.image_shards import ParquetImages, TarImages, image_column
 from squircuit.data.images import ImageSource
 from squircuit.data.infer import Facts, in_order, infer
 from squircuit.data.layout import Layout
@@ -47,7 +48,8 @@ CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
 PARQUET = frozenset({".parquet", ".pq"})
 FEATHER = frozenset({".feather", ".arrow"})
 NUMPY = frozenset({".npy", ".npz"})
-KNOWN = CSV | PARQUET | FEATHER | NUMPY
+TAR = frozenset({".tar"})
+KNOWN = CSV | PARQUET | FEATHER | NUMPY | TAR
 MANY_ROWS = 10
 """From this many rows on, texts that are all different are no coincidence."""
 
@@ -231,7 +233,10 @@ def open_source(
     if suffix in CSV:
         return CsvSource(content, header, delimiter or ("\t" if suffix == ".tsv" else None), encoding)
     if suffix in PARQUET:
-        return ParquetSource(content)
+        images = image_column(path) if content.is_file else None
+        return ParquetSource(content) if images is None else ParquetImages(path, images)
+    if suffix in TAR and content.is_file:
+        return TarImages(path)
     if suffix in FEATHER:
         return FeatherSource(content)
     if suffix in NUMPY:

@@ -24,7 +24,7 @@ from squircuit.training.feed import BLOCK, Batch, Data, Feed, Indexed, Memory, S
 from squircuit.training.loaders import Items, Loader, in_full, require_shape
 from squircuit.training.streams import BatchStream, Streamed
 
-STREAMED = (".npy", ".parquet", ".pq")
+STREAMED = (".npy", ".parquet", ".pq", ".tar")
 """How files end that are read batch by batch."""
 STREAM_BATCH = 256
 """Rows of such a batch, where nobody says how many."""

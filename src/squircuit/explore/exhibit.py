@@ -22,6 +22,8 @@ from squircuit.training import History
 
 MOST_DRAWN = 150
 """Layers of a circuit that is drawn layer by layer; of larger ones equal layers are drawn as one."""
+MOST_COLUMNS = 500
+"""Of a table that is shown column by column."""
 ENDS = (0.001, 0.999)
 """The quantiles between which a continuous column is drawn."""
 POINTS, SPIKES = 121, 40
@@ -53,6 +55,13 @@ class Exhibit:
         shape, columns = self.model.shape, self.schema.columns
         drawable = shape is not None and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3)))
         return drawable and len({(column.is_discrete, column.size) for column in columns}) == 1
+
+    @property
+    def kind(self) -> str:
+        """Which pages show it: "image", "table", or of more columns than anybody looks at "other"."""
+        if self.is_image:
+            return "image"
+        return "table" if len(self.schema.columns) <= MOST_COLUMNS else "other"
 
     @cached_property
     def parts(self) -> dict[int, SquaredCircuit]:
@@ -115,12 +124,12 @@ def described(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     first = exhibit.schema.columns[0]
     return {
         "name": exhibit.name,
-        "kind": "image" if exhibit.is_image else "table",
+        "kind": exhibit.kind,
         "words": model.extra_repr(),
         "shape": model.shape if exhibit.is_image else None,
         "levels": first.size if exhibit.is_image and first.is_discrete else None,
         "range": exhibit.ranges[0] if exhibit.is_image else None,
-        "columns": [] if exhibit.is_image else _columns(exhibit),
+        "columns": _columns(exhibit) if exhibit.kind == "table" else [],
         "variables": structure.num_variables,
         "layers": len(structure.layers),
         "parameters": structure.num_parameters(),

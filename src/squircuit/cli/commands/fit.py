@@ -50,7 +50,7 @@ def fit(
     ] = None,
     stream: Annotated[
         bool,
-        typer.Option("--stream", help="Read .npy or Parquet batch by batch; large files always are."),
+        typer.Option("--stream", help="Read .npy, .parquet or .tar batch by batch; large files always are."),
     ] = False,
     classes: Annotated[
         bool,

@@ -11,6 +11,7 @@ export function showModel(main, model) {
     ...(model.shape ? { shape: model.shape.join(" × ") } : {}),
     ...Object.fromEntries(Object.entries(model.notes).filter(([, value]) => typeof value === "string")),
   };
+  if (model.kind === "other") main.append(element("p", { class: "words" }, `This model has ${model.variables} columns, too many to show one by one.`));
   const z = element("dd", {}, "…");
   const parts = { properties: part("Properties"), drawing: part("Circuit", "circuit") };
   main.append(

@@ -236,7 +236,7 @@ def require_discrete(model: SquaredCircuit) -> None:
     """Refuse models of which some column has no states."""
     if model.schema is not None and model.schema.calendars:
         raise ParameterError(
-            f"compress: column {model.schema.calendars[0].name!r} holds dates, which the model sees in parts, "
+            f"compress: column {model.schema.calendars[0].name!r} holds dates, which models see in parts, "
             "and only discrete columns have a lossless code. Fix: leave it out, and fit again."
         )
     domains = model.structure.domains

@@ -133,14 +133,17 @@ def test_a_column_of_one_state_and_a_model_of_one_variable_take_no_more_than_the
         assert bits(content) < ENDS - 1.01 * log2(model, rows)
 
 
-def test_the_number_of_threads_changes_no_byte():
-    model = sq.image_model((4, 4), 3, levels=5)
+@pytest.mark.parametrize("unitary", [True, False])
+def test_the_number_of_threads_changes_no_byte_and_no_row(unitary):
+    circuit = sq.build(sq.regions.quad_tree((4, 4), 2), sq.Categorical(5), 3, unitary=unitary, components=2)
+    model = sq.SquaredCircuit(circuit)
     rows = model.sample(2500, seed=0)
     found = []
     for threads in (1, 3):
         torch.set_num_threads(threads)
         try:
             found.append(sq.compress(model, rows))
+            assert sq.decompress(model, found[0]).equal(rows)
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(1)

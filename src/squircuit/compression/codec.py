@@ -19,6 +19,7 @@ from squircuit.data import Rows
 from squircuit.data.given import has_names, rows_of
 from squircuit.data.tabular import Table
 from squircuit.errors import DataError, FormatError, ParameterError, printable
+from squircuit.execution.threads import one_thread
 from squircuit.inference.chain.chain import Chain
 from squircuit.inference.evidence import as_evidence, require_data
 from squircuit.models import SquaredCircuit
@@ -109,6 +110,16 @@ def packed(
     """Checked rows as bytes; see `compress`."""
     require_discrete(model)
     coder.need_constriction()
+    with one_thread() as workers:
+        content = _packed(model, rows, words, notes or {}, 1 if model.device.type == "cuda" else workers)
+    if verify:
+        unpacked(model, content)
+    return content
+
+
+def _packed(
+    model: SquaredCircuit, rows: Rows[Tensor], words: bool, notes: dict[str, Any], workers: int
+) -> bytes:
     chain = Chain(model.snapshot())
     parts, chosen = divided(model, chain, rows)
     found = batches(chain, parts, chosen)
@@ -119,17 +130,14 @@ def packed(
         stream = _bytes(coder.encoded(chain, parts[batch.part], block.x, gaps))
         return Block(batch.part, len(block), len(stream), _checksum(block.x, gaps)), stream
 
-    coded_blocks = list(side_by_side(coded, found, [len(b.rows) for b in found], model.device))
+    coded_blocks = list(side_by_side(coded, found, [len(b.rows) for b in found], workers))
     blocks, streams = [block for block, _ in coded_blocks], [stream for _, stream in coded_blocks]
     named = _bytes(coder.encoded_choices(chosen.numpy(), log_shares(chain, parts).exp().numpy()))
     mask = b"" if rows.is_complete else zlib.compress(np.packbits(rows.missing.cpu().numpy()).tobytes(), 9)
-    here, kept = arithmetic(model.device), notes or {}
     n, d = rows.x.shape
-    header = Header(fingerprint(model), n, d, parts, blocks, len(named), len(mask), here, words, kept)
-    content = written(header, b"".join([named, mask, *streams]))
-    if verify:
-        unpacked(model, content)
-    return content
+    sizes, here = (len(named), len(mask)), arithmetic(model.device)
+    header = Header(fingerprint(model), n, d, parts, blocks, *sizes, here, words, notes)
+    return written(header, b"".join([named, mask, *streams]))
 
 
 @torch.no_grad()
@@ -146,10 +154,12 @@ def unpacked(model: SquaredCircuit, content: bytes) -> Unpacked:
     _require_model(header, model)
     needed, fix = CELL * header.rows * header.columns, "read it on a larger machine"
     require_memory(needed, f"{header.rows:,} compressed rows", fix, FormatError)
-    return _unpacked(Chain(model.snapshot()), header, streams)
+    with one_thread() as workers:
+        chain = Chain(model.snapshot())
+        return _unpacked(chain, header, streams, 1 if model.device.type == "cuda" else workers)
 
 
-def _unpacked(chain: Chain, header: Header, streams: bytes) -> Unpacked:
+def _unpacked(chain: Chain, header: Header, streams: bytes, workers: int) -> Unpacked:
     _require_parts(chain, header)
     named, mask, rest = _cut(streams, header.chosen, header.gaps)
     gaps = _mask(mask, header) if header.gaps else None
@@ -162,7 +172,7 @@ def _unpacked(chain: Chain, header: Header, streams: bytes) -> Unpacked:
         x[batch.rows] = _decoded(chain, header, block, rest[end - block.size : end], missing)
 
     places = list(zip(_batches(chain, header, named), header.blocks, ends, strict=True))
-    for _ in side_by_side(rows_of_block, places, [b.rows for b in header.blocks], chain.snapshot.device):
+    for _ in side_by_side(rows_of_block, places, [b.rows for b in header.blocks], workers):
         pass
     return Unpacked(Rows(x, gaps), header.words, header.notes)
 

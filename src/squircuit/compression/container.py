@@ -16,7 +16,7 @@ MAGIC = b"\x93SQZ\r\n\x1a\n"
 VERSION = 1
 DIGEST = 8
 """Bytes of a checksum: the first of a SHA-256."""
-MOST_HEADER = 2**26
+MOST_HEADER = 2**25
 """Bytes of a header once it is unpacked, whatever the file says."""
 MOST_ROWS = 2**14
 """Rows that are computed together."""

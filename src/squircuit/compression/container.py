@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn, final
 
 from squircuit.errors import FormatError, is_whole
+from squircuit.storage.documents import ContentError
 
 MAGIC = b"\x93SQZ\r\n\x1a\n"
 VERSION = 1
@@ -119,7 +120,7 @@ def _document(packed: bytes) -> Mapping[str, Any]:
     unpacker = zlib.decompressobj()
     text = unpacker.decompress(packed, MOST_HEADER + 1)
     if len(text) > MOST_HEADER or not unpacker.eof:
-        raise ValueError("too long")
+        raise ContentError("too long")
     return dict(json.loads(text))
 
 
@@ -141,7 +142,7 @@ def _header(document: Mapping[str, Any]) -> Header:
         and all(size % 4 == 0 for size in (header.chosen, *(b.size for b in blocks)))
     )
     if not is_sound:
-        raise ValueError("out of bounds")
+        raise ContentError("out of bounds")
     return header
 
 

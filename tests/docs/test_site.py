@@ -56,6 +56,12 @@ def test_every_public_name_of_squircuit_is_in_the_reference(site):
     assert [name for name in sq.__all__ if name not in last] == []
 
 
+def test_the_site_has_a_page_to_ask_a_model_of_less_than_a_megabyte(site):
+    page = site / "explore.html"
+    assert page.stat().st_size < 1_000_000
+    assert 'href="../explore.html"' in (site / "guides" / "explore.html").read_text()
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_public_name_of_a_folder_is_in_the_reference_under_that_folder(site, folder):
     module = importlib.import_module(f"squircuit.{folder}")

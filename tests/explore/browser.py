@@ -6,7 +6,6 @@ import threading
 from squircuit.explore.app import application
 from squircuit.explore.guard import Guard
 from squircuit.explore.server import listening, program
-from squircuit.explore.shelf import Shelf
 from squircuit.explore.worker import Worker
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -21,15 +20,15 @@ class Program:
     """The page as `squircuit explore` serves it, in a thread.
 
     Args:
-        exhibit: on show.
+        shelf: on show.
         port: 0: any that is free.
     """
 
-    def __init__(self, exhibit, port=0):
+    def __init__(self, shelf, port=0):
         self.listener, self.worker = listening(port), Worker()
         self.port = self.listener.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}/{TOKEN}/"
-        self.server = program(Guard(application(Shelf.of(exhibit), self.worker), TOKEN, self.port))
+        self.server = program(Guard(application(shelf, self.worker), TOKEN, self.port))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
         self.thread.start()
 

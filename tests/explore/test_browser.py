@@ -1,13 +1,21 @@
 """The page in a real browser: what its user does, and what is seen then."""
 
+import base64
 import os
 import re
+import time
 from io import BytesIO
+from types import SimpleNamespace
 
 import pytest
 
 from squircuit.cli.reading import schema_of
+from squircuit.explore.app import QUESTIONS
+from squircuit.explore.demos import demos
 from squircuit.explore.exhibit import Exhibit
+from squircuit.explore.export import export
+from squircuit.explore.shelf import Shelf
+from squircuit.progress import steps
 
 from .browser import CHROMIUM, FLAGS, Program
 
@@ -20,8 +28,15 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: install the package chromium"),
 ]
 WIDE, PHONE = {"width": 1200, "height": 850}, {"width": 390, "height": 844}
+QUICK = QUESTIONS["distributions"]
+HALF = 244
+"""The digit whose upper half is on the pictures."""
 PICTURES = os.environ.get("PICTURES")
 """A folder for pictures of the page, which README and docs show: docs/images."""
+
+
+def shelf_of(model, name):
+    return Shelf.of(Exhibit(model, schema_of(model), name))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +51,7 @@ def chromium():
 def program(image_model, table_model, mixture):
     """The pages of three models, by name."""
     models = {"image": image_model, "table": table_model, "mixture": mixture}
-    programs = {n: Program(Exhibit(m, schema_of(m), f"{n}.safetensors")) for n, m in models.items()}
+    programs = {n: Program(shelf_of(m, f"{n}.safetensors")) for n, m in models.items()}
     yield programs
     for each in programs.values():
         each.end()
@@ -75,11 +90,11 @@ def seen(page):
 
 
 def pixels(page, selector):
-    """The colours of a canvas, (r, g, b) each."""
+    """The colours of a canvas, (r, g, b) each; None where it is erased."""
     flat = page.locator(selector).first.evaluate(
         "canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
     )
-    return [tuple(flat[i : i + 3]) for i in range(0, len(flat), 4)]
+    return [tuple(flat[i : i + 3]) if flat[i + 3] else None for i in range(0, len(flat), 4)]
 
 
 def until(page, holds):
@@ -104,9 +119,6 @@ def moved(page, *places):
     page.mouse.up()
 
 
-ORANGE = (251, 178, 102)
-
-
 def test_the_mouse_erases_and_draws_and_completions_keep_what_is_seen(opened):
     page = opened("image")
     settled(page)
@@ -119,9 +131,9 @@ def test_the_mouse_erases_and_draws_and_completions_keep_what_is_seen(opened):
     moved(page, (0, 1), (0, 2))
     expect(page.locator(".know")).to_contain_text("of the 1 number")
     settled(page)
-    assert pixels(page, ".surface") == [(0, 0, 0)] + [ORANGE] * 5
+    assert pixels(page, ".surface") == [(0, 0, 0)] + [None] * 5
     tiles = [pixels(page, f".grid button:nth-child({i}) canvas") for i in range(1, 7)]
-    assert all(tile[0] == (0, 0, 0) and ORANGE not in tile for tile in tiles)
+    assert all(tile[0] == (0, 0, 0) and None not in tile for tile in tiles)
 
 
 def test_touch_erases_as_the_mouse_does(opened):
@@ -177,7 +189,7 @@ def test_the_address_holds_the_image_and_goes_back(opened):
     assert pixels(again, ".surface") == image
 
 
-def test_a_picture_file_is_fitted_and_another_file_is_refused_on_the_page(opened):
+def test_a_picture_is_fitted_dropped_as_well_and_another_file_is_refused_on_the_page(opened):
     page = opened("image")
     settled(page)
     page.locator("#file").set_input_files(
@@ -188,6 +200,18 @@ def test_a_picture_file_is_fitted_and_another_file_is_refused_on_the_page(opened
     expect(page.locator(".know")).to_contain_text("of the 6 numbers")
     expect(page.get_by_role("alert")).to_be_hidden()
     assert pixels(page, ".surface") == [(255, 255, 255)] + [(0, 0, 0)] * 5
+    page.get_by_role("button", name="Erase all").click()
+    expect(page.locator("#likelihood")).to_have_text("Nothing is seen")
+    dropped = page.evaluate_handle(
+        """(bytes) => {
+            const data = new DataTransfer();
+            data.items.add(new File([new Uint8Array(bytes)], "dropped.png", { type: "image/png" }));
+            return data;
+        }""",
+        list(png()),
+    )
+    page.dispatch_event(".surface", "drop", {"dataTransfer": dropped})
+    expect(page.locator(".know")).to_contain_text("of the 6 numbers")
 
 
 def png():
@@ -302,15 +326,69 @@ def test_the_model_is_shown_with_log_z_properties_and_its_circuit(opened):
 
 
 def test_a_page_waits_for_a_program_that_has_ended_and_goes_on_when_it_is_back(opened, program, image_model):
-    served = program["mine"] = Program(Exhibit(image_model, schema_of(image_model), "mine"))
+    served = program["mine"] = Program(shelf_of(image_model, "mine"))
     page = opened("mine")
     settled(page)
     served.end()
     page.get_by_role("button", name="Erase all").click()
     expect(page.get_by_role("alert")).to_contain_text("The program does not answer")
-    program["mine"] = Program(Exhibit(image_model, schema_of(image_model), "mine"), served.port)
+    program["mine"] = Program(shelf_of(image_model, "mine"), served.port)
     expect(page.locator("#likelihood")).to_have_text("Nothing is seen")
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_long_answer_tells_how_far_it_is_can_be_cancelled_and_asked_again(opened, monkeypatch):
+    def slow(exhibit, question):
+        for _ in steps(range(2000), [1.0] * 2000):
+            time.sleep(0.005)
+        return QUICK(exhibit, question)
+
+    monkeypatch.setitem(QUESTIONS, "distributions", slow)
+    page = opened("table")
+    expect(page.get_by_role("progressbar", name="How far the answer is")).to_be_visible()
+    until(page, lambda: 0 < page.locator("progress").evaluate("one => one.value") < 1)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#progress")).to_be_hidden()
+    expect(page.get_by_role("status")).to_have_text("Cancelled.")
+    monkeypatch.setitem(QUESTIONS, "distributions", QUICK)
+    page.get_by_role("combobox", name="sex").select_option("m")
+    expect(page.get_by_role("status")).to_contain_text("1 of 4 columns set")
+
+
+def test_of_many_changes_in_a_row_the_last_one_is_what_is_seen(opened):
+    page = opened("table")
+    settled(page)
+    slider = page.locator(".card", has_text="height").get_by_role("slider")
+    slider.focus()
+    for key in ["ArrowRight", "ArrowLeft"] * 10 + ["ArrowRight"] * 5:
+        page.keyboard.press(key)
+    shown = page.get_by_role("spinbutton", name="height")
+    until(page, lambda: f"set.height={shown.input_value()}" in page.url and shown.input_value())
+    expect(page.locator(".card", has_text="height").get_by_text("set to")).to_contain_text(
+        shown.input_value()
+    )
+
+
+def test_an_exported_page_is_a_file_that_needs_no_program(opened, program, mixture, table_model, tmp_path):
+    for name, model in (("mixture", mixture), ("table", table_model)):
+        export(Exhibit(model, schema_of(model), name), file := tmp_path / f"{name}.html")
+        program[f"{name} file"] = SimpleNamespace(address=file.as_uri(), end=lambda: None)
+    page = opened("mixture file")
+    settled(page)
+    moved(page, (0, 0), (0, 0))
+    expect(page.locator(".know")).to_contain_text("of the 2 numbers")
+    page.locator(".share", has_text="second").click()
+    settled(page)
+    page = opened("table file")
+    settled(page)
+    page.get_by_role("combobox", name="sex").select_option("m")
+    expect(page.get_by_role("status")).to_contain_text("1 of 4 columns set")
+    page.get_by_role("button", name="Sample rows").click()
+    expect(page.get_by_role("region", name="Sampled rows").get_by_role("row")).to_have_count(11)
+    page.get_by_role("link", name="Two columns").click()
+    expect(page.get_by_text("given sex = m")).to_be_visible()
+    page.get_by_role("link", name="Model").click()
+    expect(page.get_by_role("cell", name="unitary", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize(
@@ -337,3 +415,42 @@ def test_on_a_phone_nothing_is_wider_than_it_and_every_control_has_a_name(opened
     ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, re.findall(r"\d+", ground)[:3]))
     assert brightness > 600 if scheme == "light" else brightness < 150
+
+
+@pytest.fixture(scope="module")
+def shown(program):
+    """The models to try without a file."""
+    served = Program(demos())
+    program["demos"] = served
+    return served
+
+
+def half_a_digit(number=HALF):
+    """A digit of scikit-learn of which the lower half is erased, as the address has it."""
+    row = pytest.importorskip("sklearn.datasets").load_digits().data[number]
+    kept = b"".join(bytes([1, round(255 * value / 16)]) for value in row[:32]) + bytes(64)
+    return base64.urlsafe_b64encode(kept).decode().rstrip("=")
+
+
+@pytest.mark.skipif(PICTURES is None, reason="pictures of the page are made on demand: PICTURES=docs/images")
+@pytest.mark.parametrize(
+    ("name", "state", "options"),
+    [
+        ("explore-image", "#model=digits&pixels=HALF", {"viewport": {"width": 1200, "height": 830}}),
+        ("explore-table", "#model=iris&set.petal+length=4.8", {"viewport": {"width": 1200, "height": 840}}),
+        (
+            "explore-pair",
+            "#model=iris&page=pair&x=petal+length&y=petal+width",
+            {"viewport": {"width": 760, "height": 800}},
+        ),
+        ("explore-phone", "#model=digits&pixels=HALF", {"viewport": PHONE, "color_scheme": "dark"}),
+    ],
+)
+def test_pictures_of_the_page_for_readme_and_docs(opened, shown, name, state, options):
+    page = opened("demos", state.replace("HALF", half_a_digit()), **options)
+    page.set_default_timeout(240_000)
+    page.locator("#status:not(:empty)").wait_for()
+    expect(page.locator("#progress")).to_be_hidden()
+    page.wait_for_timeout(500)
+    page.evaluate("() => document.activeElement.blur()")
+    page.screenshot(path=f"{PICTURES}/{name}.png")

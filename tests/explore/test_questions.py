@@ -5,7 +5,10 @@ import math
 import pytest
 import torch
 
-from .conftest import asked, every_image, people, refusal
+import squircuit as sq
+from squircuit.explore.exhibit import MOST_COLUMNS
+
+from .conftest import asked, every_image, page_of, people, refusal
 
 images = pytest.mark.parametrize("page", ["image_model"], indirect=True)
 tables = pytest.mark.parametrize("page", ["table_model"], indirect=True)
@@ -223,3 +226,13 @@ def test_the_page_is_told_the_columns_the_properties_and_the_drawing(page, table
     drawn = asked(page, "drawing")
     assert "height" in drawn["svg"]
     assert sum(group["layers"] for group in drawn["groups"]) == described["layers"]
+
+
+def test_a_model_of_very_many_columns_is_shown_without_them():
+    columns = MOST_COLUMNS + 1
+    circuit = sq.build(sq.regions.balanced_tree(columns), sq.Categorical(2), units=1, product="hadamard")
+    page = page_of(sq.SquaredCircuit(circuit).eval().requires_grad_(False))
+    described = asked(page, "model")
+    assert (described["kind"], described["columns"], described["variables"]) == ("other", [], columns)
+    assert asked(page, "properties")["log_z"] == pytest.approx(0, abs=1e-4)
+    page.worker.close()

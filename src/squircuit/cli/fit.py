@@ -13,6 +13,7 @@ import torch
 import typer
 
 from squircuit.cli.arguments import pairs
+from squircuit.cli.classes import accuracy_of, by_class, labelled
 from squircuit.cli.machine import chosen_device
 from squircuit.cli.options import Options, options
 from squircuit.cli.reading import (
@@ -67,6 +68,7 @@ class Call:
     columns: list[str] | None
     weights: str | None
     stream: bool
+    classes: bool
     minutes: float | None
     header: bool | None
     delimiter: str | None
@@ -89,10 +91,9 @@ class Call:
     def chosen(self) -> Options:
         return options(self.data, self.preset, self.config, self.texts)
 
-    @property
+    @cached_property
     def training(self) -> TrainingConfig:
-        chosen = self.chosen.training
-        return replace(chosen, progress=chosen.progress and not self.quiet)
+        return replace(self.chosen.training, progress=False) if self.quiet else self.chosen.training
 
     @property
     def launched(self) -> Launched | None:
@@ -161,6 +162,7 @@ def _require_usable(call: Call) -> None:
 def _open(call: Call) -> tuple[Opened, Path]:
     """The data, and the file for the model, which can be written."""
     wishes = _wishes(pairs(call.columns or [], "--columns"), call.weights, call.data)
+    known = labelled(call.data, wishes) if call.classes else None
     streamed, content = is_streamed(call.data, call.stream), place_of(call.data)  # which is read once
     counts, held_counts = (
         None
@@ -168,7 +170,8 @@ def _open(call: Call) -> tuple[Opened, Path]:
         else weight_column(file, call.weights, **call.form._asdict())
         for file in (content, call.valid)
     )
-    source = sample_of(call.data, wishes) if streamed else open_data(call.data, wishes, call.form, content)
+    source: Dataset | Table | None = known or (sample_of(call.data, wishes) if streamed else None)
+    source = source or open_data(call.data, wishes, call.form, content)
     stem = "model" if call.data == STANDARD else call.data
     file = call.out or _new_file(stem, call.resume or not call.is_first)
     if call.is_first:
@@ -217,9 +220,12 @@ def _train(call: Call, opened: Opened, file: Path, report: Report) -> None:
     history = _history(call, opened, model)
     if not call.is_first:
         raise typer.Exit(_code(history))
+    if call.classes and history.best_epoch and isinstance(opened.source, Dataset):
+        report.say(f"all classes together have valid {loss_text(history.best and history.best.valid)}")
+        model = by_class(model, opened.source, call.training)
     result = _result(model, call.data, opened.source, history)
     if history.best_epoch:
-        model.save(file, _notes(call, history, result))
+        model.save(file, _notes(call, history, result) | model.notes)
         result["saved"] = str(file)
     report.say(_in_words(result))
     report.end(result)
@@ -315,7 +321,11 @@ def _result(model: SquaredCircuit, data: str, source: Dataset | Table, history: 
     }
     if best is not None and isinstance(source, Dataset):
         model.eval()
-        result["test"] = scored(model, part_rows(model, source, "test")).to_dict()
+        rows = part_rows(model, source, "test")
+        result["test"] = scored(model, rows).to_dict()
+        if model.classes:
+            result["valid"] = scored(model, part_rows(model, source, "valid")).bits
+            result["test"]["accuracy"] = accuracy_of(model, data, "test", rows)
     return result
 
 

@@ -22,7 +22,7 @@ from squircuit.training import fit
 
 FOLDER = "explore"
 """Below the folder of data sets."""
-HELD_OUT, EPOCHS, UNITS = 20, 25, 4
+HELD_OUT, EPOCHS, UNITS = 20, 25, 2
 """Of the model of each digit: rows that say when to stop, passes at most, width."""
 MINUTES = 0.2
 """Of the search for the density of the small table."""
@@ -32,22 +32,26 @@ CANDIDATES = 20
 
 def demos() -> Shelf:
     """Handwritten digits of ten classes, and the flowers of Fisher's table; both come with scikit-learn."""
-    return Shelf({name: partial(_kept, name, make) for name, make in (("digits", digits), ("iris", iris))})
+    return Shelf({name: partial(_shown, name, make) for name, make in (("digits", digits), ("iris", iris))})
 
 
-def _kept(name: str, make: Callable[[], SquaredCircuit]) -> Exhibit:
-    """The model of a file in the user's folder; it is made where there is none that can be read."""
-    file = data_folder() / FOLDER / f"{name}-1.safetensors"
+def _shown(name: str, make: Callable[[], SquaredCircuit]) -> Exhibit:
+    model = kept(data_folder() / FOLDER / f"{name}-1.safetensors", make)
+    model.eval().requires_grad_(False)
+    schema = model.schema
+    assert schema is not None
+    return Exhibit(model, schema, name)
+
+
+def kept(file: Path, make: Callable[[], SquaredCircuit]) -> SquaredCircuit:
+    """The model of a file; it is made, and kept there, where there is none that can be read."""
     model = _read(file)
     if model is None:
         model = make()
         with suppress(OSError, FormatError):  # a folder that cannot be written is no reason to show nothing
             file.parent.mkdir(parents=True, exist_ok=True)
             model.save(file)
-    model.eval().requires_grad_(False)
-    schema = model.schema
-    assert schema is not None
-    return Exhibit(model, schema, name)
+    return model
 
 
 def _read(file: Path) -> SquaredCircuit | None:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits.layers import Input, Layer
-from squircuit.circuits.root_layers import mixed, separated
 from squircuit.circuits.structure import Structure
 from squircuit.data import Column, Schema
 from squircuit.explore.fields import Question
@@ -23,6 +22,8 @@ from squircuit.training import History
 
 MOST_DRAWN = 150
 """Layers of a circuit that is drawn layer by layer; of larger ones equal layers are drawn as one."""
+MOST_COLUMNS = 500
+"""Of a table that is shown column by column."""
 ENDS = (0.001, 0.999)
 """The quantiles between which a continuous column is drawn."""
 POINTS, SPIKES = 121, 40
@@ -55,6 +56,13 @@ class Exhibit:
         drawable = shape is not None and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3)))
         return drawable and len({(column.is_discrete, column.size) for column in columns}) == 1
 
+    @property
+    def kind(self) -> str:
+        """Which pages show it: "image", "table", or of more columns than anybody looks at "other"."""
+        if self.is_image:
+            return "image"
+        return "table" if len(self.schema.columns) <= MOST_COLUMNS else "other"
+
     @cached_property
     def parts(self) -> dict[int, SquaredCircuit]:
         """Those circuits of a mixture, by number, that were asked by themselves."""
@@ -63,7 +71,7 @@ class Exhibit:
     def part(self, number: int) -> SquaredCircuit:
         """One of the circuits that are mixed, as a model of its own: p(x | m)."""
         if number not in self.parts:
-            self.parts[number] = _alone(self.model, number)
+            self.parts[number] = self.model.component(number)
         return self.parts[number]
 
     @cached_property
@@ -102,15 +110,6 @@ def _grid(found: Marginals, v: int, low: float, high: float) -> Tensor:
     return torch.cat([torch.linspace(low, high, POINTS, dtype=torch.float64), inside]).sort().values
 
 
-def _alone(model: SquaredCircuit, number: int) -> SquaredCircuit:
-    circuit = model.circuit()
-    part = separated(circuit)[number]
-    first = sum(root.units for root in circuit.roots[:number])
-    shares = circuit.root_shares[first : first + part.num_roots]
-    alone = SquaredCircuit(mixed([part], shares / shares.sum()), dtype=model.precision)
-    return alone.to(model.device).eval().requires_grad_(False)
-
-
 def _range(column: Column, ends: Tensor) -> tuple[float, float]:
     if column.kind == "periodic":
         return column.low, column.high
@@ -125,17 +124,17 @@ def described(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     first = exhibit.schema.columns[0]
     return {
         "name": exhibit.name,
-        "kind": "image" if exhibit.is_image else "table",
+        "kind": exhibit.kind,
         "words": model.extra_repr(),
         "shape": model.shape if exhibit.is_image else None,
         "levels": first.size if exhibit.is_image and first.is_discrete else None,
         "range": exhibit.ranges[0] if exhibit.is_image else None,
-        "columns": [] if exhibit.is_image else _columns(exhibit),
+        "columns": _columns(exhibit) if exhibit.kind == "table" else [],
         "variables": structure.num_variables,
         "layers": len(structure.layers),
         "parameters": structure.num_parameters(),
         "members": _members(model),
-        "classes": classes_of(model),
+        "classes": model.classes,
         "history": None if exhibit.history is None else exhibit.history.to_dict(),
         "notes": {name: model.notes[name] for name in ("command", "data", "scores") if name in model.notes},
     }
@@ -180,15 +179,6 @@ def _words(root: Layer) -> str:
     units = f"{root.units} unit" + ("s" if root.units > 1 else "")
     kind = type(root.family).__name__ if isinstance(root, Input) else root.kind
     return f"{kind}, {units}"
-
-
-def classes_of(model: SquaredCircuit) -> list[str]:
-    """The names of the mixed circuits, where each is the model of a class; the notes of the model say so."""
-    names = model.notes.get("classes")
-    count = len(model.structure.roots)
-    if not isinstance(names, list) or not len(names) == count > 1:
-        return []
-    return [str(name) for name in names]
 
 
 def properties(exhibit: Exhibit, question: Question) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from squircuit.errors import DataError, ParameterError
-from squircuit.explore.exhibit import Exhibit, classes_of, row_of, shares_of_members
+from squircuit.explore.exhibit import Exhibit, row_of, shares_of_members
 from squircuit.explore.fields import Question, entries, seed, text, whole
 from squircuit.models import SquaredCircuit
 from squircuit.storage.words import listed, quoted
@@ -39,7 +39,7 @@ def likelihood(exhibit: Exhibit, question: Question) -> dict[str, Any]:
         "seen": seen,
         "bits": -log_prob / seen / math.log(2) if seen else None,
         "members": shares_of_members(exhibit, x, missing),
-        "classes": classes_of(exhibit.model),
+        "classes": exhibit.model.classes,
     }
 
 
@@ -54,7 +54,7 @@ def _asked(exhibit: Exhibit, question: Question) -> SquaredCircuit:
     """The model, or that of the class that the question names."""
     if "class" not in question:
         return exhibit.model
-    name, classes = text(question, "class"), classes_of(exhibit.model)
+    name, classes = text(question, "class"), exhibit.model.classes
     if name not in classes:
         known = f"one of {listed(classes)}" if classes else "leave it out; this model has no classes"
         raise ParameterError(f"{quoted(name)} is no class", where="class", fix=known)

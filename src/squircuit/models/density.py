@@ -13,6 +13,7 @@ from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
+from squircuit.execution.spread import changed
 from squircuit.families import InputFunctions
 from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, has_gaps, require_data
@@ -117,6 +118,8 @@ class Density:
             lost = lost | needs_unit_scales(found, x, torch.zeros_like(x).bool(), real)
         elif real == torch.float64:
             return log_p
+        if weights.is_spread and weights.agreed(bool(lost.any()))[0] and not bool(lost.any()):
+            lost = torch.arange(len(lost), device=lost.device) == 0  # others need the weights of this process
 
         def again(rows: Tensor) -> Tensor:
             complete = Evidence(x[rows], torch.zeros_like(x[rows], dtype=torch.bool))
@@ -138,10 +141,10 @@ class Density:
         """Double where single does not hold the squares of the weights."""
 
         def spread() -> float:
-            form, exact = self._form(self._apart), weights.stacks(torch.float64)
+            form, exact = self._form(self._apart), list(weights.stacks(torch.float64))
             return largest_spread(self.network, exact, form.schedules.scopes)
 
-        stacks = {stack.name: weights.held(stack.name) for stack in self.network.plan.stacks}
+        stacks = ((stack.name, weights.held(stack.name)) for stack in self.network.plan.stacks)
         return needed_precision(stacks, weights.log_root_shares(torch.float64), weights.precision, spread)
 
     # ------------------------------------------------------------------ log Z
@@ -165,7 +168,7 @@ class Density:
         # a step that is captured in a graph cannot look; without cross terms there is no need to
         kept = weights.kept() if normalisation.may_have_cross_terms else KEPT
         if not normalisation.partition_has_cross_terms(kept):
-            stacks = [in_double(stack) if double else stack for stack in weights.stacks()]
+            stacks = changed(weights.stacks(), in_double) if double else weights.stacks()
             norms = self.network.log_norms(stacks, weights.family_values, weights.device)
             return self._by_component(norms + weights.log_root_shares().to(norms))
         real = torch.float64 if double else weights.precision
@@ -209,7 +212,7 @@ class Density:
         form = self._form(tuple(weights.normalisation.joined_roots(kept, always=joined)))
         shares = weights.log_root_shares(real).exp()
         if form.joined_circuit is None:
-            return form.direct(weights.stacks(real), shares, weights.family_values, is_normalised)
+            return form.direct(list(weights.stacks(real)), shares, weights.family_values, is_normalised)
         values = {
             n: v.to(real.to_complex() if v.is_complex() else real) for n, v in weights.weights().items()
         }
@@ -218,7 +221,7 @@ class Density:
     def _as_it_is(self, weights: StackedWeights, real: torch.dtype) -> Snapshot:
         """A snapshot for rows that lack nothing: their value is the circuit's whatever its structure."""
         shares, values = weights.log_root_shares(real).exp(), weights.family_values
-        return self._form(self._apart).direct(weights.stacks(real), shares, values, False)
+        return self._form(self._apart).direct(list(weights.stacks(real)), shares, values, False)
 
     @property
     def _apart(self) -> tuple[bool, ...]:

@@ -12,7 +12,7 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, final
@@ -28,7 +28,7 @@ from squircuit.storage.documents import ContentError
 from squircuit.storage.locks import FolderLock
 from squircuit.storage.words import one_line, printable, quoted, without_fix
 from squircuit.training.config import UNITS, TrainingConfig
-from squircuit.training.evaluation import evaluate, using
+from squircuit.training.evaluation import evaluate
 from squircuit.training.feed import Data
 from squircuit.training.history import Epoch, History, count_of, number_of, require_entries, rows_of
 
@@ -314,12 +314,22 @@ def _weight(name: str) -> str:
     return name.split(".", 2)[2]
 
 
-def require_models(model: SquaredCircuit, found: Mapping[str, Tensor], state: State) -> None:
-    """Raise a ContentError where the model of the checkpoint, or its best one, is no distribution."""
+def require_models(
+    model: SquaredCircuit,
+    found: Mapping[str, Tensor],
+    state: State,
+    holding: Callable[[dict[str, Tensor]], AbstractContextManager[None]],
+) -> None:
+    """Raise a ContentError where the model of the checkpoint, or its best one, is no distribution.
+
+    Args:
+        model, found, state: the model, the tensors of the checkpoint, and where the run is.
+        holding: gives the model other weights for a while.
+    """
     kinds = ("best.", "model.") if state.stopped in ("running", "interrupted") else ("best.",)
     for kind in kinds:
         weights = {n.removeprefix(kind): v for n, v in found.items() if n.startswith(kind)}
-        with using(model, weights):
+        with holding(weights):
             log_z = evaluate(model, None).log_z
         if not math.isfinite(log_z):
             raise ContentError(f"log Z of the weights {kind}* is {log_z}")

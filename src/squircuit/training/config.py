@@ -21,7 +21,7 @@ from squircuit.storage.words import one_line, path_text, quoted
 Auto = Literal["auto"]
 SCHEDULES = ("cosine", "constant", "step")
 UNITS = ("auto", "bits", "nats")
-SHARDS = ("none", "optimiser")
+SHARDS = ("none", "optimiser", "weights")
 MOST_BYTES = 2**16
 """Bytes of a file of options, which is short."""
 DEEPEST = 64
@@ -55,7 +55,8 @@ class TrainingConfig:
         unit: of the loss: "bits" per dimension or "nats" a row; auto: bits for images, else nats.
         seed: of the order of the rows, of the rows held out, and of the noise.
         shard: of several processes: "none": each steps all weights; "optimiser": each steps its part of them,
-            and has the state of the optimiser for these alone (docs/scale.md).
+            and has the state of the optimiser for these alone; "weights": each holds only its part of the
+            weights, too, and they are gathered while they are used (docs/scale.md).
         graph: on a GPU replay each step as one CUDA graph where that can be.
         checkpoint_minutes: at most so much work is lost when the process is killed.
         progress: show progress on the terminal.

@@ -23,6 +23,9 @@ def explore(
         int | None, typer.Option(min=0, max=65535, help="To listen on; 0: any; default 8412, or any.")
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    export: Annotated[
+        Path | None, typer.Option(help="Write one file that shows a small model without Python, and end.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """A page in your browser to ask a model: erase pixels, set cells, see all else answer exactly.
@@ -34,5 +37,6 @@ def explore(
 
     - squircuit explore
     - squircuit explore mnist.safetensors
+    - squircuit explore digits.safetensors --export digits.html
     - squircuit explore runs/people --no-browser --port 8000
     """

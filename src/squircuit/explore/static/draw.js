@@ -2,14 +2,13 @@
 
 import { inWords, percent, svgElement } from "./dom.js";
 
-const UNKNOWN = [251, 178, 102]; // orange, which no grey can be
 const WIDE = 240, HIGH = 64; // of bars and curves
 const HEAT = {
   light: [[255, 255, 255], [199, 203, 252], [120, 122, 245], [67, 56, 202], [30, 27, 75]],
   dark: [[28, 32, 39], [49, 46, 120], [99, 92, 235], [170, 172, 253], [248, 248, 255]],
 };
 
-/** Pixels on a canvas of their size: one channel dark on white, three are colours; null is not known. */
+/** Pixels on a canvas of their size: one channel dark on white, three are colours; what is not known lets the ground through. */
 export function paintPixels(canvas, values, [height, width, channels = 1], [low, high]) {
   canvas.width = width;
   canvas.height = height;
@@ -17,8 +16,7 @@ export function paintPixels(canvas, values, [height, width, channels = 1], [low,
   for (let pixel = 0; pixel < width * height; pixel++) {
     const own = values.slice(pixel * channels, (pixel + 1) * channels);
     const shares = own.map((value) => (255 * (value - low)) / (high - low || 1));
-    const shown = own.includes(null) ? UNKNOWN : channels === 3 ? shares : Array(3).fill(255 - shares[0]);
-    image.data.set([...shown, 255], 4 * pixel);
+    if (!own.includes(null)) image.data.set([...(channels === 3 ? shares : Array(3).fill(255 - shares[0])), 255], 4 * pixel);
   }
   canvas.getContext("2d").putImageData(image, 0, 0);
 }

@@ -87,7 +87,7 @@ export function showImage(main, model) {
       files(event.dataTransfer.files);
     } },
     element("section", { class: "draw", "aria-label": "The image" }, tools(state, model, range), canvas.node,
-      element("p", { id: "keys", class: "words" }, "Erase or draw with mouse or touch, or with the arrow keys and the space bar; drop a picture. Orange is erased.")),
+      element("p", { id: "keys", class: "words" }, "Erase or draw with mouse or touch, or with the arrow keys and the space bar; drop a picture. Orange stripes are erased.")),
     element("section", { class: "tiles" }, element("h2", {}, "Exact completions"), element("div", { class: "grid" }, tiles.map((one) => one.node)),
       element("p", { class: "words" }, "Six samples of all that is erased, given all that is seen. Choose one to go on with it.")),
     element("section", { class: "know" }, element("h2", {}, "Each pixel by itself"),

@@ -9,6 +9,7 @@ import { samplePart, scorePart } from "./rows.js";
 import { canScore } from "./server.js";
 
 const LISTED = 6; // states that are listed with their names
+const MANY = 24; // columns, of which one is looked for by its name
 
 export function showTable(main, model) {
   const cards = new Map(model.columns.map((column) => [column.name, card(column, change)]));
@@ -33,14 +34,20 @@ export function showTable(main, model) {
   members.className = "card";
   members.hidden = true;
   main.append(
-    element("div", { class: "actions" }, forget, total),
+    element("div", { class: "actions" }, forget, total, ...(model.columns.length > MANY ? [finder(cards)] : [])),
     element("p", { class: "words" }, "Set any columns: the exact distributions of all others follow. A column that is set shows what the others say of it."),
     element("div", { class: "cards" }, [...cards.values()].map((one) => one.node)),
-    members,
     samplePart(model),
     ...(canScore ? [scorePart(model)] : []),
+    members,
   );
   refresh();
+}
+
+/** A field that leaves the columns whose names have its text. */
+function finder(cards) {
+  const find = (event) => cards.forEach(({ node }, name) => (node.hidden = !name.toLowerCase().includes(event.target.value.toLowerCase())));
+  return element("input", { type: "search", placeholder: "find a column", "aria-label": "Find a column", oninput: find });
 }
 
 /** A column: its control, its distribution, and where that lies in words. */
@@ -78,7 +85,7 @@ function slider(column, id, change) {
   const [low, high] = column.states ? [column.states[0], column.states.at(-1)] : [column.low, column.high];
   const step = column.states ? 1 : column.step || Number(((high - low) / 200).toPrecision(1));
   const put = (text) => change({ [column.name]: text === "" ? null : Number(text) });
-  const typed = element("input", { type: "number", id, step: "any", placeholder: "unknown", onchange: (event) => put(event.target.value) });
+  const typed = element("input", { type: "number", id, step: "any", placeholder: "unknown", onchange: (event) => put(column.fixed && event.target.value ? rounded(event.target.value, step) : event.target.value) });
   const range = element("input", { type: "range", min: low, max: high, step: column.states || column.step ? step : "any", "aria-label": `${column.name}, slider`, oninput: (event) => put(rounded(event.target.value, step)) });
   const clear = button("×", () => {
     put("");

@@ -6,7 +6,7 @@
     python benchmarks/scale.py --device cuda --side 76 --units 16 --processes 1 --repeats 5
     python benchmarks/scale.py --device cuda --side 28 --units 16 --processes 1 2 --repeats 5
 
-The third has 2.0 × 10⁹ weights, 16 GB, for one GPU with more than 80 GB; the fourth two processes on one GPU,
+The last but one has 2.0 × 10⁹ weights, 16 GB, for a GPU with more than 80 GB; the last two processes on one,
 which talk by gloo and must have the loss of one.
 
 The batch is the same however many processes share it (strong scaling), or with ``--weak`` as large for each.

@@ -23,6 +23,7 @@ from squircuit.inference import (
     CircuitDistribution,
     Estimate,
     Marginals,
+    MostProbable,
     fidelity,
     kl_divergence,
     marginal,
@@ -71,7 +72,8 @@ __all__ = [
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
-    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "compress", "decompress", "fidelity",
+    "CircuitDistribution", "Estimate", "Marginals", "MostProbable", "SquaredCircuit", "compress",
+    "decompress", "fidelity",
     "image_model", "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model",
     "total_variation",
     # training

@@ -16,7 +16,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -93,12 +93,22 @@ def test_a_row_without_cells_scores_zero(density):
     assert density.score_samples([[NAN, NAN]]) == pytest.approx([0.0], abs=1e-12)
 
 
-def test_probabilities_of_mixed_columns_add_up_and_what_was_never_seen_has_none(of_people):
-    states = [(c, n, NAN) for c in ("blue", "green", "red") for n in range(4)]
+def test_probabilities_of_mixed_columns_add_up_with_what_was_never_seen(of_people):
+    states = [(c, n, NAN) for c in ("blue", "green", "red", "pink") for n in (0, 1, 2, 3, 9)]
     frame = pd.DataFrame(states, columns=["colour", "children", "height"])
-    assert np.exp(of_people.score_samples(frame)).sum() == pytest.approx(1)
-    new = pd.DataFrame([("pink", 1.0, 1.7), ("red", 9.0, 1.7)], columns=frame.columns)
-    assert of_people.score_samples(new).tolist() == [-math.inf, -math.inf]
+    scores = of_people.score_samples(frame).reshape(4, 5)
+    assert np.exp(scores).sum() == pytest.approx(1)
+    new = 1 / (2 * people().count() + 2)
+    assert np.exp(scores[3]).sum() == pytest.approx(new["colour"])
+    assert np.exp(scores[:, 4]).sum() == pytest.approx(new["children"])
+
+
+def test_a_fold_without_a_rare_value_scores_it_as_improbable_and_not_as_impossible():
+    rng = np.random.default_rng(0)
+    texts = np.concatenate([["once"], ["twice"] * 2, rng.choice(["a", "b", "c"], 57)]).astype(object)
+    frame = pd.DataFrame({"text": texts, "size": rng.normal(size=60)})
+    folds = cross_val_score(Density(**FEW), frame, cv=KFold(3))
+    assert np.isfinite(folds).all()
 
 
 def test_polars_and_pandas_frames_score_alike_and_samples_come_back_as_frames(of_people):

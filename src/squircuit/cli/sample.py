@@ -48,7 +48,7 @@ def sample(
     with shown("drawing", not quiet):
         drawn = _drawn(opened, count, rows, seed)
     exact = None if rows is None else ~rows.missing.repeat_interleave(count, dim=0)
-    names, cells = schema_of(opened).names, decoded(opened, drawn, exact)
+    names, cells = schema_of(opened).table_names, decoded(opened, drawn, exact)
     if out is not None and is_picture(out):
         write_images(out, opened, drawn)
     elif not (as_json and is_standard(out)):

@@ -137,8 +137,9 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         """What maps rows to column → what its missing cells become."""
         columns, how = self._schema.columns, self.strategy
         if how == "mean":
-            members = unmixed(self.model_)
-            return lambda rows: means(members, rows, columns)
+            members, schema = unmixed(self.model_), self._schema
+            parts = frozenset(v for one in schema.calendars for v in schema.variables(one.name))
+            return lambda rows: means(members, rows, columns, parts)
         generator = torch.Generator(self.model_.device).manual_seed(self._seed(self.random_state))
 
         def drawn(rows: Rows[NDArray[Any]]) -> dict[int, NDArray[Any]]:
@@ -149,13 +150,15 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
 
     def _filled_frame(self, X: Any, values: list[NDArray[Any]], gaps: NDArray[np.bool_]) -> Any:
         """A frame with cells in its gaps, of the library that is wished; see ``set_output``."""
-        there, changed = names_of(X), {}
-        for v, column in enumerate(self._schema.columns):
-            places = np.flatnonzero(gaps[:, v])
+        there, changed, schema = names_of(X), {}, self._schema
+        for own in schema.table_names:
+            variables = schema.variables(own)
+            places = np.flatnonzero(gaps[:, variables].any(axis=1))
             if len(places):
-                name = there[self._columns.index(column.name)]
+                name = there[self._columns.index(own)]
                 cells = cells_of_frame(X, name)
-                for row, value in zip(places.tolist(), values[v][places].tolist(), strict=True):
+                found = [values[v][places].tolist() for v in variables]
+                for row, value in zip(places.tolist(), schema.whole(own, found), strict=True):
                     cells[row] = value
                 changed[str(name)] = cells
         made = Layout.of(X).filled(X, changed)

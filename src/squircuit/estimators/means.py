@@ -19,17 +19,21 @@ Numbers = NDArray[np.float64]
 
 @torch.no_grad()
 def means(
-    members: Sequence[tuple[float, SquaredCircuit]], rows: Rows[NDArray[Any]], columns: Sequence[Column]
+    members: Sequence[tuple[float, SquaredCircuit]],
+    rows: Rows[NDArray[Any]],
+    columns: Sequence[Column],
+    parts: frozenset[int] = frozenset(),
 ) -> dict[int, NDArray[Any]]:
     """Column → the means of Σ_m w_m p_m(x_v | y) in all rows, of the columns that some row lacks.
 
-    Of texts it is the most probable category, of periodic columns the mean direction. Members that hold what
-    is known of a row to be impossible have no say in it.
+    Of texts and parts of dates it is the most probable category, of periodic columns the mean direction.
+    Members that hold what is known of a row to be impossible have no say in it.
 
     Args:
         members: the w_m and p_m.
         rows: (n, d), as the members take them.
         columns: d of them.
+        parts: those that are parts of dates.
     """
     lacked = {v: column for v, column in enumerate(columns) if rows.missing[:, v].any()}
     logs = [member.log_prob(rows.x, rows.missing).cpu().numpy() for _, member in members]
@@ -42,7 +46,7 @@ def means(
             every[known] = share * found
             total[v] = total[v] + every
     shares = np.array([share for share, _ in members]) @ possible
-    return {v: _answer(column, total[v] / shares[:, None]) for v, column in lacked.items()}
+    return {v: _answer(column, total[v] / shares[:, None], v in parts) for v, column in lacked.items()}
 
 
 def _expected(
@@ -63,9 +67,9 @@ def _expected(
     return found
 
 
-def _answer(column: Column, mean: Numbers) -> NDArray[Any]:
+def _answer(column: Column, mean: Numbers, is_part: bool) -> NDArray[Any]:
     """A mean as a cell has it: (n, …) → (n,)."""
-    if column.is_text:
+    if column.is_text or (is_part and column.is_discrete):
         return decoded(column, mean.argmax(axis=1))
     if column.is_discrete:
         expected: Numbers = mean @ levels(column)

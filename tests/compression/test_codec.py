@@ -1,5 +1,6 @@
 """What is decompressed is what was compressed, in about as many bits as the model says."""
 
+import datetime
 import math
 
 import numpy as np
@@ -109,6 +110,9 @@ def test_cells_that_are_missing_are_marginalised_and_stay_missing():
     model = sq.model_for(frame, units=2, dtype=torch.complex128)
     content = sq.compress(model, frame)
     assert sq.decompress(model, content).equals(frame)
+    for more in (frame.with_columns(id=1), {"sex": ["f"], "id": [1]}, [{"sex": "f", "id": 1}]):
+        with pytest.raises(sq.DataError, match="the model has no column 'id'"):
+            sq.compress(model, more)
     header, _ = parsed(content)
     assert abs(8 * (header.streams - header.gaps) + log2(model, frame)) < ENDS + 0.001 * 500 * 6
 
@@ -161,6 +165,10 @@ def test_continuous_columns_and_values_that_are_none_are_refused():
     line = sq.SquaredCircuit(sq.build(sq.regions.linear(2), [sq.Categorical(2), sq.Hermite(3)], units=2))
     with pytest.raises(sq.ParameterError, match="variable 1 of the model is continuous, and only discrete"):
         sq.compress(line, [[0, 0.5]])
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=day) for day in range(60)]
+    dated = sq.table_model(polars.DataFrame({"day": days, "wet": [True, False] * 30}), units=2)
+    with pytest.raises(sq.ParameterError, match="column 'day' holds dates"):
+        sq.compress(dated, {"day": days[0], "wet": True})
     table = sq.table_model({"sex": ["f", "m"] * 9, "height": np.linspace(1.5, 2, 18)}, size=3)
     with pytest.raises(sq.ParameterError, match="column 'height' of the model is continuous"):
         sq.compress(table, {"sex": "f", "height": 1.7})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -15,8 +16,9 @@ from squircuit.compression.batches import Batch, batches, require_room
 from squircuit.compression.container import Block, Header, checksum, parsed, written
 from squircuit.compression.parts import divided, log_shares
 from squircuit.compression.workers import side_by_side
-from squircuit.data import Rows
-from squircuit.data.given import has_names, rows_of
+from squircuit.data import Rows, Schema
+from squircuit.data.frames import names_of
+from squircuit.data.given import has_names, of_records, rows_of
 from squircuit.data.tabular import Table
 from squircuit.errors import DataError, FormatError, ParameterError, printable
 from squircuit.execution.threads import one_thread
@@ -62,7 +64,7 @@ def compress(model: SquaredCircuit, rows: Any, verify: bool = False) -> bytes:
         verify: decompress the result, which takes as long again.
 
     Raises:
-        DataError: if a value is not among those of the model.
+        DataError: if a value is not among those of the model, or a column is not of the model.
         ParameterError: if the model has continuous columns.
 
     Example:
@@ -75,6 +77,8 @@ def compress(model: SquaredCircuit, rows: Any, verify: bool = False) -> bytes:
     """
     require_data(model.structure, rows)
     require_discrete(model)
+    if model.schema is not None and (isinstance(rows, Table) or has_names(rows)):
+        require_no_others(model.schema, _names(rows))
     x, gaps = rows_of(model.schema, _flat(model, rows))
     evidence = as_evidence(model.structure, x, gaps, model.device)
     words = model.schema is not None and (isinstance(rows, Table) or has_names(rows))
@@ -210,8 +214,31 @@ def _batches(chain: Chain, header: Header, named: bytes) -> list[Batch]:
     return found
 
 
+def require_no_others(schema: Schema, names: Iterable[str]) -> None:
+    """Refuse columns that the model does not have, for they would be lost."""
+    known = {*schema.table_names, *schema.names}
+    others = [name for name in names if name not in known]
+    if others:
+        raise DataError(
+            f"compress: the model has no column {others[0]!r}, which would be lost",
+            fix="take it out, or fit a model with it",
+        )
+
+
+def _names(rows: Any) -> list[str]:
+    """The names of the columns of a table, a frame, a mapping or a list of mappings."""
+    if isinstance(rows, Table):
+        return list(rows.schema.table_names)
+    return [str(name) for name in names_of(of_records(rows) if isinstance(rows, list | tuple) else rows)]
+
+
 def require_discrete(model: SquaredCircuit) -> None:
     """Refuse models of which some column has no states."""
+    if model.schema is not None and model.schema.calendars:
+        raise ParameterError(
+            f"compress: column {model.schema.calendars[0].name!r} holds dates, which models see in parts, "
+            "and only discrete columns have a lossless code. Fix: leave it out, and fit again."
+        )
     domains = model.structure.domains
     lines = [v for v in sorted(domains) if not domains[v].is_discrete]
     if lines:

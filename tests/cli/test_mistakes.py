@@ -11,7 +11,8 @@ UNKNOWN_CATEGORY = (
     "line 2, column 'group': unknown category 'z'; known are 'a', 'b', 'c'. "
     "Fix: correct the cell, leave it empty (missing), or train with data that has it."
 )
-SETS = "mnist, fashion-mnist, nltcs, plants, baudio, dna, digits, ring, spinner, spiral"
+IMAGES = "mnist, fashion-mnist, cifar10, cifar10-ycocg"
+SETS = f"{IMAGES}, nltcs, plants, baudio, dna, digits, ring, spinner, spiral"
 
 
 @pytest.mark.parametrize(

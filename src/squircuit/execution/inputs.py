@@ -11,8 +11,8 @@ from torch import Tensor
 
 from squircuit.execution import complex_planes
 from squircuit.execution.algebras import twice
-from squircuit.execution.derivatives import require_first
-from squircuit.execution.kernels import hermitian
+from squircuit.execution.derivatives import require_eager, require_first
+from squircuit.execution.kernels import cpu, hermitian
 from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
 from squircuit.execution.precision import tf32
@@ -74,7 +74,8 @@ def evaluate_inputs(
 
 def lookup(table: Tensor, x: Tensor) -> Tensor:
     """Columns x of the tables: (F or 1, K, V), (F, B) → (F, K, 2 or 1, B)."""
-    if kernel.usable(table):
+    if kernel.usable(table) or cpu.serves(table):
+        require_eager()
         return _Lookup.apply(table, x)  # type: ignore[no-untyped-call,no-any-return]
     parts = torch.view_as_real(table) if table.is_complex() else table.unsqueeze(3)  # (F or 1, K, V, 2 or 1)
     folds, (units, count) = len(x), (parts.shape[1], parts.shape[3])
@@ -86,18 +87,38 @@ def lookup(table: Tensor, x: Tensor) -> Tensor:
 
 
 class _Lookup(torch.autograd.Function):
+    """Columns of tables by a kernel. Linear in the table, and :class:`_Scatter` is its adjoint."""
+
     @staticmethod
     def forward(ctx: Any, table: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
         ctx.tables, ctx.values = len(table), table.shape[2]
-        return kernel.gather(table, x)
+        found: Tensor = kernel.gather(table, x) if table.is_cuda else cpu.gather(table, x)
+        return found
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        require_first()
         (x,) = ctx.saved_tensors
-        found = kernel.scatter(gradient.contiguous(), x, ctx.values)
-        return found.sum(dim=0, keepdim=True) if ctx.tables < len(x) else found, None
+        return _Scatter.apply(gradient, x, ctx.tables, ctx.values), None  # type: ignore[no-untyped-call]
+
+
+class _Scatter(torch.autograd.Function):
+    """Values are added to the columns of tables that they were read from."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, x: Tensor, tables: int, values: int) -> Tensor:
+        ctx.save_for_backward(x)
+        gradient = gradient.contiguous()
+        if not x.is_cuda:
+            return cpu.scatter(gradient, x, tables, values)
+        found: Tensor = kernel.scatter(gradient, x, values)
+        return found.sum(dim=0, keepdim=True) if tables < len(x) else found
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        (x,) = ctx.saved_tensors
+        table = gradient.resolve_conj().contiguous()
+        return _Lookup.apply(table, x), None, None, None  # type: ignore[no-untyped-call]
 
 
 def _functions(

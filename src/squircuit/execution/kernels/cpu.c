@@ -377,3 +377,292 @@ void weight_gradient(int kronecker, int count, const int64_t *widths, real *cons
     free(g), free(outer), free(across), free(sum);
   }
 }
+
+/* ---------------------------------------------------------------- scaling, lookup */
+
+/* v / |v| of every sample, and log |v| + sum of the factors' scales; 1 / |v| to `inverse`. A norm too small for
+   one over it to be a number counts as 1. Squares are in double precision, where no float leaves its range;
+   doubles are divided by the largest first. Twin: log_scales.normalise. */
+void normalise(const real *out, int64_t folds, int64_t units, int64_t batch, int count, real *const *scales,
+               real *values, real *scale, real *inverse, int threads)
+{
+  const real smallest = sizeof(real) == 4 ? FLT_MIN : DBL_MIN;
+  const int64_t chunks = (batch + BATCH - 1) / BATCH;
+  PARALLEL(threads)
+  EACH_TASK
+  for (int64_t task = 0; task < folds * chunks; task++) {
+    const int64_t fold = task / chunks, start = task % chunks * BATCH, some = least(BATCH, batch - start);
+    const real *from = out + fold * units * P * batch + start;
+    real *to = values + fold * units * P * batch + start;
+    double square[BATCH] = {0}, largest[BATCH];
+    for (int64_t s = 0; s < some; s++) largest[s] = 1;
+    if (sizeof(real) == 8) {
+      memset(largest, 0, sizeof largest);
+      for (int64_t r = 0; r < units * P; r++)
+        for (int64_t s = 0; s < some; s++) {
+          const double size = fabs((double)from[r * batch + s]); /* a NaN stays */
+          largest[s] = size <= largest[s] ? largest[s] : size;
+        }
+    }
+    for (int64_t r = 0; r < units * P; r++)
+      for (int64_t s = 0; s < some; s++) {
+        const double share = sizeof(real) == 4  ? (double)from[r * batch + s]
+                             : largest[s] == 0 ? 0 : from[r * batch + s] / largest[s];
+        square[s] += share * share;
+      }
+    for (int64_t s = 0; s < some; s++) {
+      const int64_t at = fold * batch + start + s;
+      real norm = (real)(sqrt(square[s]) * largest[s]);
+      norm = norm < smallest ? 1 : norm;
+      inverse[at] = 1 / norm;
+      real total = (real)log((double)norm);
+      for (int t = 0; t < count; t++) total += scales[t][at];
+      scale[at] = total;
+    }
+    for (int64_t r = 0; r < units * P; r++)
+      for (int64_t s = 0; s < some; s++)
+        to[r * batch + s] = from[r * batch + s] * inverse[fold * batch + start + s];
+  }
+}
+
+/* Columns x of tables (S, K, V): planes (F, K, PLANES, B). Twin: inputs.lookup. */
+void gather(const real *table, const int64_t *x, int64_t tied, int64_t folds, int64_t units, int64_t values,
+            int64_t batch, real *out, int threads)
+{
+  PARALLEL(threads)
+  EACH_TASK
+  for (int64_t fold = 0; fold < folds; fold++)
+    for (int64_t k = 0; k < units; k++) {
+      const real *row = table + ((tied ? 0 : fold * units) + k) * values * P;
+      real *to = out + (fold * units + k) * P * batch;
+      for (int64_t s = 0; s < batch; s++) {
+        const int64_t at = x[fold * batch + s];
+        const int known = at >= 0 && at < values; /* other values have probability 0 */
+        for (int p = 0; p < P; p++) to[p * batch + s] = known ? row[at * P + p] : 0;
+      }
+    }
+}
+
+/* The gradient of tables: the sum of the gradients of all samples and folds with that value. */
+void scatter(const real *gradient, const int64_t *x, int64_t tied, int64_t folds, int64_t units,
+             int64_t values, int64_t batch, real *total, int threads)
+{
+  const int64_t shared = tied ? folds : 1;
+  PARALLEL(threads)
+  EACH_TASK
+  for (int64_t task = 0; task < folds / shared * units; task++) {
+    const int64_t table = task / units, k = task % units;
+    real *row = total + task * values * P;
+    memset(row, 0, values * P * sizeof(real));
+    for (int64_t fold = table * shared; fold < (table + 1) * shared; fold++) {
+      const real *from = gradient + (fold * units + k) * P * batch;
+      for (int64_t s = 0; s < batch; s++) {
+        const int64_t at = x[fold * batch + s];
+        if (at >= 0 && at < values)
+          for (int p = 0; p < P; p++) row[at * P + p] += from[p * batch + s];
+      }
+    }
+  }
+}
+
+/* ---------------------------------------------------------------- a step on the manifold */
+
+typedef double wide __attribute__((vector_size(BYTES)));
+enum { DOUBLES = BYTES / sizeof(double) };
+
+/* Matrices (n, n) in double precision as two planes of n rows, each filled up to `row` numbers. */
+typedef struct { int64_t n, row; } Small;
+
+static double *small_room(Small s, int count) { return (double *)room(2 * s.n * s.row * count * 8 / sizeof(real)); }
+
+/* C = A B. */
+static void small_product(Small s, const double *a, const double *b, double *c)
+{
+  const int64_t plane = s.n * s.row;
+  for (int64_t i = 0; i < s.n; i++)
+    for (int64_t at = 0; at < s.row; at += DOUBLES) {
+      wide re = {0}, im = {0};
+      for (int64_t j = 0; j < s.n; j++) {
+        const double ar = a[i * s.row + j], ai = a[plane + i * s.row + j];
+        const wide br = *(const wide *)(b + j * s.row + at), bi = *(const wide *)(b + plane + j * s.row + at);
+        re += ar * br, re -= ai * bi, im += ar * bi, im += ai * br;
+      }
+      *(wide *)(c + i * s.row + at) = re, *(wide *)(c + plane + i * s.row + at) = im;
+    }
+}
+
+/* C = x A + y B^H; C may be A, not B. */
+static void small_add_adjoint(Small s, double x, const double *a, double y, const double *b, double *c)
+{
+  const int64_t plane = s.n * s.row;
+  for (int64_t i = 0; i < s.n; i++)
+    for (int64_t j = 0; j < s.n; j++) {
+      const int64_t at = i * s.row + j, across = j * s.row + i;
+      c[at] = x * a[at] + y * b[across];
+      c[plane + at] = x * a[plane + at] - y * b[plane + across];
+    }
+}
+
+/* C = x I + y A. */
+static void small_shifted(Small s, double x, double y, const double *a, double *c)
+{
+  for (int64_t at = 0; at < 2 * s.n * s.row; at++) c[at] = y * a[at];
+  for (int64_t i = 0; i < s.n; i++) c[i * s.row + i] += x;
+}
+
+/* A^H. */
+static void small_adjoint(Small s, const double *a, double *c) { small_add_adjoint(s, 0, a, 1, a, c); }
+
+/* alpha, beta of X+ = alpha X + beta M from the Grams of X and M. Twin: polar.polar_factors, line by line. */
+static void polar_factors(Small s, const double *xx, const double *xm, const double *mm, const double *scale,
+                          int by_row, double most, double trust, int steps, double *alpha, double *beta,
+                          double *work)
+{
+  const int64_t size = 2 * s.n * s.row, plane = s.n * s.row;
+  double *a = work, *towards = a + size, *square = towards + size, *half = square + size, *other = half + size;
+  small_add_adjoint(s, -0.5, xm, -0.5, xm, a); /* D = a X + b M is tangent, with b = 1 */
+  for (int64_t i = 0; i < s.n; i++)
+    for (int64_t j = 0; j < s.n; j++) /* scaled; rows that differ in it are made tangent again below */
+      a[i * s.row + j] *= scale[i], a[plane + i * s.row + j] *= scale[i];
+  for (int again = !by_row; again < 2; again++) { /* D X^H = a XX^H + b (X M^H)^H */
+    small_product(s, a, xx, towards);
+    small_adjoint(s, xm, other);
+    for (int64_t i = 0; i < s.n; i++)
+      for (int64_t j = 0; j < s.n; j++) {
+        towards[i * s.row + j] += scale[i] * other[i * s.row + j];
+        towards[plane + i * s.row + j] += scale[i] * other[plane + i * s.row + j];
+      }
+    if (again) break;
+    small_add_adjoint(s, 1, towards, 1, towards, other);
+    for (int64_t at = 0; at < size; at++) a[at] -= 0.5 * other[at];
+  }
+  small_product(s, a, xm, half); /* D D^H = (D X^H) a^H + (a X M^H + b M M^H) b^H */
+  small_adjoint(s, a, other);
+  small_product(s, towards, other, square);
+  double trace = 0;
+  for (int64_t i = 0; i < s.n; i++) {
+    for (int64_t j = 0; j < s.n; j++)
+      for (int64_t at = i * s.row + j; at < size; at += plane)
+        square[at] += (half[at] + scale[i] * mm[at]) * scale[j];
+    trace += square[i * s.row + i];
+  }
+  const double bound = trust / (sqrt(trace > 0 ? trace : 0) + 1e-30), rate = bound < most ? bound : most;
+  small_add_adjoint(s, 1, towards, 1, towards, other);
+  for (int64_t at = 0; at < size; at++) square[at] = xx[at] - rate * other[at] + rate * rate * square[at];
+  double *root = alpha; /* the inverse square root by Newton-Schulz, see gram.inverse_square_root */
+  small_shifted(s, 1.5, -0.5, square, half);
+  memcpy(root, half, size * sizeof(double));
+  for (int step = 1; step < steps; step++) {
+    small_product(s, half, square, other);
+    small_product(s, other, half, square);
+    small_shifted(s, 1.5, -0.5, square, half);
+    small_product(s, half, root, other);
+    memcpy(root, other, size * sizeof(double));
+  }
+  for (int64_t i = 0; i < s.n; i++)
+    for (int64_t j = 0; j < s.n; j++)
+      for (int64_t at = i * s.row + j; at < size; at += plane) beta[at] = -rate * scale[j] * root[at];
+  small_product(s, root, a, other);
+  for (int64_t at = 0; at < size; at++) root[at] -= rate * other[at];
+}
+
+/* Some columns of numbers that lie as (re, im), (rows, all), as lines (rows, LINE), zeros at the end. */
+static void take_columns(const real *x, int64_t rows, int64_t all, int64_t start, real *lines)
+{
+  const int64_t count = least(BATCH, all - start);
+  for (int64_t r = 0; r < rows; r++) {
+    const real *from = x + (r * all + start) * P;
+    real *line = lines + r * LINE;
+    if (count < BATCH) memset(line, 0, LINE * sizeof(real));
+    for (int64_t j = 0; j < count; j++)
+      for (int p = 0; p < P; p++) line[p * BATCH + j] = from[j * P + p];
+  }
+}
+
+static inline double total(vec x)
+{
+  double sum = 0;
+  for (unsigned v = 0; v < LANES; v++) sum += x[v];
+  return sum;
+}
+
+/* sums[i][j] += Z_i Z_j^H over the numbers of lines, lane by lane, for rows i and j to j + 3 of Z. */
+INLINE void add_gram(const int across, const real *left, const real *right, vec *sums)
+{
+  vec re[4], im[4];
+  UNROLL for (int j = 0; j < across; j++) re[j] = sums[j * P], im[j] = sums[j * P + P - 1];
+  for (int64_t b = 0; b < BATCH; b += LANES) {
+    const vec zr = *(const vec *)(left + b), zi = *(const vec *)(left + (P - 1) * BATCH + b);
+    UNROLL for (int j = 0; j < across; j++) {
+      const real *other = right + j * LINE;
+      const vec yr = *(const vec *)(other + b), yi = *(const vec *)(other + (P - 1) * BATCH + b);
+      re[j] += zr * yr;
+      if (P == 2) re[j] += zi * yi, im[j] += zi * yr, im[j] -= zr * yi;
+    }
+  }
+  UNROLL for (int j = 0; j < across; j++) {
+    if (P == 2) sums[j * P + P - 1] = im[j];
+    sums[j * P] = re[j];
+  }
+}
+
+/* One step of Polar for each of `count` matrices X (rows, columns) with gradients G and momenta M: M <- M +
+   factor (G - M), X <- alpha X + beta M, while both lie in caches. scale: of the rows, (count, rows).
+   Twin: Polar.update in its parts, Stacks.advance, polar_factors and Stacks.apply. */
+void polar_step(int64_t count, int64_t rows, int64_t columns, real *x, const real *g, real *m, double factor,
+                const double *scale, int by_row, double most, double trust, int steps, int threads)
+{
+  const Small s = {rows, (rows + DOUBLES - 1) / DOUBLES * DOUBLES};
+  const int64_t size = 2 * rows * s.row, numbers = rows * columns * P, twice = 2 * rows, even = (twice + 3) / 4 * 4;
+  PARALLEL(threads)
+  {
+    real *z = room(even * LINE), *y = room(rows * LINE), *both = room(twice * rows * P);
+    vec *sums = (vec *)room(twice * even * P * LANES);
+    double *small = small_room(s, 10);
+    memset(z, 0, even * LINE * sizeof(real));
+    EACH_TASK
+    for (int64_t matrix = 0; matrix < count; matrix++) {
+      real *own = x + matrix * numbers, *average = m + matrix * numbers;
+      const real *found = g + matrix * numbers;
+      for (int64_t at = 0; at < numbers; at++) average[at] += (real)factor * (found[at] - average[at]);
+      memset(sums, 0, twice * even * P * sizeof(vec));
+      for (int64_t start = 0; start < columns; start += BATCH) {
+        take_columns(own, rows, columns, start, z);
+        take_columns(average, rows, columns, start, z + rows * LINE);
+        for (int64_t i = 0; i < twice; i++)
+          for (int64_t j = i / 4 * 4; j < twice; j += 4)
+            add_gram(4, z + i * LINE, z + j * LINE, sums + (i * even + j) * P);
+      }
+      memset(small, 0, 3 * size * sizeof(double));
+      for (int64_t i = 0; i < twice; i++) /* blocks of Z Z^H: XX^H, XM^H, MM^H */
+        for (int64_t j = i; j < twice; j++) {
+          const vec *sum = sums + (i * even + j) * P;
+          const double re = total(sum[0]), im = P == 2 ? total(sum[1]) : 0;
+          const int64_t block = (i >= rows) + (j >= rows), down = i % rows, right = j % rows;
+          double *gram = small + block * size;
+          gram[down * s.row + right] = re, gram[(rows + down) * s.row + right] = im;
+          if (block != 1) gram[right * s.row + down] = re, gram[(rows + right) * s.row + down] = i == j ? 0 : -im;
+        }
+      double *alpha = small + 3 * size, *beta = alpha + size;
+      memset(alpha, 0, 7 * size * sizeof(double));
+      polar_factors(s, small, small + size, small + 2 * size, scale + matrix * rows, by_row, most, trust, steps,
+                    alpha, beta, beta + size);
+      for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < rows; j++)
+          for (int p = 0; p < P; p++) {
+            both[(i * twice + j) * P + p] = (real)alpha[(p * rows + i) * s.row + j];
+            both[(i * twice + rows + j) * P + p] = (real)beta[(p * rows + i) * s.row + j];
+          }
+      for (int64_t start = 0; start < columns; start += BATCH) {
+        const int64_t some = least(BATCH, columns - start);
+        take_columns(own, rows, columns, start, z);
+        take_columns(average, rows, columns, start, z + rows * LINE);
+        multiply(0, 0, stored(both, twice), rows, twice, z, BATCH, y, BATCH, padded(some));
+        for (int64_t r = 0; r < rows; r++)
+          for (int64_t j = 0; j < some; j++)
+            for (int p = 0; p < P; p++) own[(r * columns + start + j) * P + p] = y[r * LINE + p * BATCH + j];
+      }
+    }
+    free(z), free(y), free(both), free(sums), free(small);
+  }
+}

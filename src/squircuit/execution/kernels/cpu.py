@@ -31,6 +31,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-fPIC", "-fno-math-errno")
 NUMBERS = {torch.float32: "float", torch.float64: "double"}
 MOST_FACTORS = 16
+MOST_ROWS = 32  # of a matrix whose square ones cost next to nothing
 
 
 class NoKernelsError(Exception):
@@ -51,8 +52,9 @@ def status() -> str:
     return "CPU kernels: on"
 
 
-def usable(dtype: torch.dtype, planes: int, *tensors: Tensor) -> bool:
-    """There are kernels for this type, real or complex, and all tensors lie contiguously in memory."""
+def usable(planes: int, *tensors: Tensor) -> bool:
+    """There are kernels for such reals, or planes of complex numbers, and all lie contiguously on the CPU."""
+    dtype = tensors[0].dtype
     if dtype not in NUMBERS or not all(
         t.device.type == "cpu" and t.dtype == dtype and t.is_contiguous() for t in tensors
     ):
@@ -66,8 +68,15 @@ def usable(dtype: torch.dtype, planes: int, *tensors: Tensor) -> bool:
 
 def weighs(weight: Tensor, factors: Sequence[Tensor], *others: Tensor) -> bool:
     """The kernels can serve W times a product of these factors."""
-    first = factors[0]
-    return len(factors) <= MOST_FACTORS and usable(first.dtype, first.shape[2], weight, *factors, *others)
+    return len(factors) <= MOST_FACTORS and usable(factors[0].shape[2], weight, *factors, *others)
+
+
+def serves(*tensors: Tensor) -> bool:
+    """The kernels can serve these tensors of numbers, all real or all complex, stored as they are."""
+    complex_ = [t for t in tensors if t.is_complex() and not t.is_conj()]
+    return len(complex_) in (0, len(tensors)) and usable(
+        1 + bool(complex_), *(torch.view_as_real(t) if complex_ else t for t in tensors)
+    )
 
 
 def weigh(kind: str, weight: Tensor, factors: Sequence[Tensor]) -> Tensor:
@@ -93,6 +102,48 @@ def gradients(
     _call(gradient, "weight_gradient", *product, *sizes, g, _at(total), ctypes.c_int(fresh))
 
 
+def normalise(out: Tensor, scales: Sequence[Tensor], values: Tensor, scale: Tensor) -> Tensor:
+    """v/‖v‖ → ``values``, log‖v‖ + Σ s_i → ``scale``; returns 1/‖v‖. See ``log_scales.normalise``."""
+    folds, units, _, batch = out.shape
+    inverse, sizes = out.new_empty(folds, 1, 1, batch), _numbers(folds, units, batch)
+    count, ends = ctypes.c_int(len(scales)), (_at(values), _at(scale), _at(inverse))
+    _call(out, "normalise", _at(out), *sizes, count, _all_at(scales), *ends)
+    return inverse
+
+
+def gather(table: Tensor, x: Tensor) -> Tensor:
+    """(F or 1, K, V) tables, (F, B) columns → planes (F, K, 2 or 1, B)."""
+    (tables, units, values), (folds, batch) = table.shape, x.shape
+    out = x.new_empty(folds, units, 1 + table.is_complex(), batch, dtype=table.dtype.to_real())
+    sizes = _numbers(tables < folds, folds, units, values, batch)
+    x = x.contiguous()
+    _call(out, "gather", _at(table), _at(x), *sizes, _at(out))
+    return out
+
+
+def scatter(gradient: Tensor, x: Tensor, tables: int, values: int) -> Tensor:
+    """Σ_b g_b [x_b = v]: planes (F, K, 2 or 1, B), (F, B) → (F or 1, K, V) pairs or reals."""
+    folds, units, planes, batch = gradient.shape
+    out = gradient.new_empty(tables, units, values, planes)
+    sizes = _numbers(tables < folds, folds, units, values, batch)
+    x = x.contiguous()
+    _call(gradient, "scatter", _at(gradient), _at(x), *sizes, _at(out))
+    return torch.view_as_complex(out) if planes == 2 else out.squeeze(3)
+
+
+def polar_step(
+    x: Tensor, g: Tensor, m: Tensor, factor: float, scale: Tensor, rate: float, trust: float, steps: int
+) -> None:
+    """One step of ``Polar`` on matrices (S, K1, K2), in place; scale (S, K1 or 1, 1) in double precision."""
+    rows = scale.expand(-1, x.shape[1], 1).contiguous()
+    numbers = [ctypes.c_double(each) for each in (rate, trust)]
+    library = _library(x.dtype.to_real(), 1 + x.is_complex())
+    library.polar_step(
+        *_numbers(*x.shape), _at(x), _at(g), _at(m), ctypes.c_double(factor), _at(rows),
+        ctypes.c_int(scale.shape[1] > 1), *numbers, ctypes.c_int(steps), _threads(),
+    )  # fmt: skip
+
+
 def _product(kind: str, factors: Sequence[Tensor]) -> tuple[Any, ...]:
     widths = (ctypes.c_int64 * len(factors))(*(factor.shape[1] for factor in factors))
     return ctypes.c_int(kind == "kronecker"), ctypes.c_int(len(factors)), widths, _all_at(factors)
@@ -101,7 +152,15 @@ def _product(kind: str, factors: Sequence[Tensor]) -> tuple[Any, ...]:
 def _sizes(weight: Tensor, factors: Sequence[Tensor]) -> tuple[Any, ...]:
     folds, _, _, batch = factors[0].shape
     tied = len(weight) == 1 and folds > 1
-    return tuple(ctypes.c_int64(each) for each in (tied, folds, weight.shape[1], batch))
+    return _numbers(tied, folds, weight.shape[1], batch)
+
+
+def _numbers(*sizes: int) -> tuple[ctypes.c_int64, ...]:
+    return tuple(ctypes.c_int64(size) for size in sizes)
+
+
+def _threads() -> ctypes.c_int:
+    return ctypes.c_int(torch.get_num_threads())
 
 
 def _at(tensor: Tensor) -> ctypes.c_void_p:
@@ -115,7 +174,7 @@ def _all_at(tensors: Sequence[Tensor]) -> Any:
 def _call(like: Tensor, name: str, *arguments: Any) -> None:
     """One function of the library for the type of a tensor of planes, with as many threads as torch has."""
     library = _library(like.dtype, like.shape[2])
-    getattr(library, name)(*arguments, ctypes.c_int(torch.get_num_threads()))
+    getattr(library, name)(*arguments, _threads())
 
 
 # ------------------------------------------------------------------ building
@@ -139,7 +198,7 @@ def _library(dtype: torch.dtype, planes: int) -> ctypes.CDLL:
 
 
 def _hash(command: Sequence[str]) -> str:
-    """Of all that a library depends on; the macros of a compiler name its version and the processor's features."""
+    """Of all that a library depends on; a compiler's macros name its version and the processor's features."""
     macros = _run([*command, "-E", "-dM", "-x", "c", os.devnull])
     return hashlib.sha256(b"\0".join([repr(command).encode(), macros, SOURCE.read_bytes()])).hexdigest()[:24]
 

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs, points
+from squircuit.execution.inputs import FunctionsTogether, evaluate_inputs, points
 from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.unit_squares import has_no_sums, log_unit_squares
@@ -24,7 +24,7 @@ class Amplitudes:
 
     def __init__(self, network: Network) -> None:
         self._network, self._groups = network, network.plan.input_groups
-        self._together = LocationScaleInputs(self._groups)
+        self._together = FunctionsTogether(self._groups)
         self.has_unit_scales = has_no_sums(network.plan)
 
     def log_density(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
@@ -49,17 +49,18 @@ class Amplitudes:
 
     def _roots(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """|v_r|² (R, n), s_r (R, n) and log π_r (R,) of the root units, c_r = v_r exp(s_r)."""
-        inputs, input_scales = self._inputs(weights, x, real)
-        values, scales = self._network(inputs, weights.stacks(real), input_scales)
+        stacks = weights.stacks(real)
+        inputs, input_scales = self._inputs(weights, stacks, x, real)
+        values, scales = self._network(inputs, stacks, input_scales)
         return values.square().sum(dim=1), scales, weights.log_root_shares(real)
 
     def _inputs(
-        self, weights: StackedWeights, x: Tensor, real: torch.dtype
+        self, weights: StackedWeights, stacks: list[Tensor], x: Tensor, real: torch.dtype
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """The outputs of the input groups and their log-scales."""
         x = _doubled(x)
         columns = [points(group, x, self._network.index(group.columns, x.device)) for group in self._groups]
-        functions, stacks = self._together.functions(columns, real), weights.stacks()
+        functions = self._together.functions(columns, real)
         outputs = []
         for number, group in enumerate(self._groups):
             weight = None if group.weight is None else self._network.weight(stacks, group.weight)

@@ -228,8 +228,8 @@ static Work plan(int kronecker, int count, const int64_t *widths, int64_t folds,
 /* ---------------------------------------------------------------- W times a product: forward and backward */
 
 /* out_k = sum_i a_i sum_j W_kij b_j. Twin: weighted_product.forward. */
-void weigh(int kronecker, int count, const int64_t *widths, real *const *factors, const real *weight,
-           int64_t tied, int64_t folds, int64_t units, int64_t batch, real *out, int threads)
+void weigh(int kronecker, int count, const int64_t *widths, real *const *factors, int64_t tied, int64_t folds,
+           int64_t units, int64_t batch, const real *weight, real *out, int threads)
 {
   const Work w = plan(kronecker, count, widths, folds, tied, units, batch);
   const int64_t columns = w.left * w.right;
@@ -266,9 +266,9 @@ void weigh(int kronecker, int count, const int64_t *widths, real *const *factors
 
 /* With V_ij = sum_k conj(W_kij) g_k: da_i = sum_j V_ij conj(b_j), db_j = sum_i V_ij conj(a_i), and from these
    the gradients of the factors. Twin: weighted_product.backward, half of it. */
-void factor_gradients(int kronecker, int count, const int64_t *widths, real *const *factors,
-                      const real *weight, int64_t tied, int64_t folds, int64_t units, int64_t batch,
-                      const real *gradient, real *const *targets, int threads)
+void factor_gradients(int kronecker, int count, const int64_t *widths, real *const *factors, int64_t tied,
+                      int64_t folds, int64_t units, int64_t batch, const real *weight, const real *gradient,
+                      real *const *targets, int threads)
 {
   const Work w = plan(kronecker, count, widths, folds, tied, units, batch);
   const int64_t columns = w.left * w.right;

@@ -32,6 +32,17 @@ FLAGS = ("-O3", "-march=native", "-fPIC", "-fno-math-errno")
 NUMBERS = {torch.float32: "float", torch.float64: "double"}
 MOST_FACTORS = 16
 MOST_ROWS = 32  # of a matrix whose square ones cost next to nothing
+FUNCTIONS = {
+    "weigh": "iiaannnnaai",
+    "factor_gradients": "iiaannnnaaai",
+    "weight_gradient": "iiaannnnaaii",
+    "normalise": "annniaaaai",
+    "gather": "aannnnnai",
+    "scatter": "aannnnnai",
+    "polar_step": "nnnaaadaiddii",
+}
+"""The arguments of each: i an int, n an int64_t, d a double, a an address."""
+TYPES: dict[str, Any] = {"i": ctypes.c_int, "n": ctypes.c_int64, "d": ctypes.c_double, "a": ctypes.c_void_p}
 
 
 class NoKernelsError(Exception):
@@ -55,10 +66,11 @@ def status() -> str:
 def usable(planes: int, *tensors: Tensor) -> bool:
     """There are kernels for such reals, or planes of complex numbers, and all lie contiguously on the CPU."""
     dtype = tensors[0].dtype
-    if dtype not in NUMBERS or not all(
-        t.device.type == "cpu" and t.dtype == dtype and t.is_contiguous() for t in tensors
-    ):
+    if dtype not in NUMBERS:
         return False
+    for tensor in tensors:
+        if not (tensor.is_cpu and tensor.dtype == dtype and tensor.is_contiguous()):
+            return False
     try:
         _library(dtype, planes)
     except NoKernelsError:
@@ -83,7 +95,7 @@ def weigh(kind: str, weight: Tensor, factors: Sequence[Tensor]) -> Tensor:
     """W times the product of the factors: (F, K, 2 or 1, B). See ``weighted_product.forward``."""
     folds, _, planes, batch = factors[0].shape
     out = weight.new_empty(folds, weight.shape[1], planes, batch)
-    _call(out, "weigh", *_product(kind, factors), _at(weight), *_sizes(weight, factors), _at(out))
+    _call(out, "weigh", *_product(kind, weight, factors), weight.data_ptr(), out.data_ptr())
     return out
 
 
@@ -97,37 +109,35 @@ def gradients(
     fresh: bool,
 ) -> None:
     """The gradients of the factors and of W. See ``weighted_product.backward``."""
-    product, sizes, g = _product(kind, factors), _sizes(weight, factors), _at(gradient)
-    _call(gradient, "factor_gradients", *product, _at(weight), *sizes, g, _all_at(targets))
-    _call(gradient, "weight_gradient", *product, *sizes, g, _at(total), ctypes.c_int(fresh))
+    product, g = _product(kind, weight, factors), gradient.data_ptr()
+    _call(gradient, "factor_gradients", *product, weight.data_ptr(), g, _places(targets))
+    _call(gradient, "weight_gradient", *product, g, total.data_ptr(), fresh)
 
 
 def normalise(out: Tensor, scales: Sequence[Tensor], values: Tensor, scale: Tensor) -> Tensor:
     """v/‖v‖ → ``values``, log‖v‖ + Σ s_i → ``scale``; returns 1/‖v‖. See ``log_scales.normalise``."""
     folds, units, _, batch = out.shape
-    inverse, sizes = out.new_empty(folds, 1, 1, batch), _numbers(folds, units, batch)
-    count, ends = ctypes.c_int(len(scales)), (_at(values), _at(scale), _at(inverse))
-    _call(out, "normalise", _at(out), *sizes, count, _all_at(scales), *ends)
+    inverse = out.new_empty(folds, 1, 1, batch)
+    ends = values.data_ptr(), scale.data_ptr(), inverse.data_ptr()
+    _call(out, "normalise", out.data_ptr(), folds, units, batch, len(scales), _places(scales), *ends)
     return inverse
 
 
 def gather(table: Tensor, x: Tensor) -> Tensor:
     """(F or 1, K, V) tables, (F, B) columns → planes (F, K, 2 or 1, B)."""
-    (tables, units, values), (folds, batch) = table.shape, x.shape
+    (tables, units, values), (folds, batch), x = table.shape, x.shape, x.contiguous()
     out = x.new_empty(folds, units, 1 + table.is_complex(), batch, dtype=table.dtype.to_real())
-    sizes = _numbers(tables < folds, folds, units, values, batch)
-    x = x.contiguous()
-    _call(out, "gather", _at(table), _at(x), *sizes, _at(out))
+    sizes = tables < folds, folds, units, values, batch
+    _call(out, "gather", table.data_ptr(), x.data_ptr(), *sizes, out.data_ptr())
     return out
 
 
 def scatter(gradient: Tensor, x: Tensor, tables: int, values: int) -> Tensor:
-    """Σ_b g_b [x_b = v]: planes (F, K, 2 or 1, B), (F, B) → (F or 1, K, V) pairs or reals."""
-    folds, units, planes, batch = gradient.shape
+    """Σ_b g_b [x_b = v]: planes (F, K, 2 or 1, B), (F, B) → (F or 1, K, V), complex or real."""
+    (folds, units, planes, batch), x = gradient.shape, x.contiguous()
     out = gradient.new_empty(tables, units, values, planes)
-    sizes = _numbers(tables < folds, folds, units, values, batch)
-    x = x.contiguous()
-    _call(gradient, "scatter", _at(gradient), _at(x), *sizes, _at(out))
+    sizes = tables < folds, folds, units, values, batch
+    _call(gradient, "scatter", gradient.data_ptr(), x.data_ptr(), *sizes, out.data_ptr())
     return torch.view_as_complex(out) if planes == 2 else out.squeeze(3)
 
 
@@ -136,45 +146,27 @@ def polar_step(
 ) -> None:
     """One step of ``Polar`` on matrices (S, K1, K2), in place; scale (S, K1 or 1, 1) in double precision."""
     rows = scale.expand(-1, x.shape[1], 1).contiguous()
-    numbers = [ctypes.c_double(each) for each in (rate, trust)]
-    library = _library(x.dtype.to_real(), 1 + x.is_complex())
-    library.polar_step(
-        *_numbers(*x.shape), _at(x), _at(g), _at(m), ctypes.c_double(factor), _at(rows),
-        ctypes.c_int(scale.shape[1] > 1), *numbers, ctypes.c_int(steps), _threads(),
-    )  # fmt: skip
+    numbers = x.data_ptr(), g.data_ptr(), m.data_ptr(), factor, rows.data_ptr()
+    step = _library(x.dtype.to_real(), 1 + x.is_complex()).polar_step
+    step(*x.shape, *numbers, scale.shape[1] > 1, rate, trust, steps, torch.get_num_threads())
 
 
-def _product(kind: str, factors: Sequence[Tensor]) -> tuple[Any, ...]:
+def _product(kind: str, weight: Tensor, factors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The arguments that say what is multiplied."""
+    (folds, _, _, batch), (matrices, units, _) = factors[0].shape, weight.shape
     widths = (ctypes.c_int64 * len(factors))(*(factor.shape[1] for factor in factors))
-    return ctypes.c_int(kind == "kronecker"), ctypes.c_int(len(factors)), widths, _all_at(factors)
+    tied = matrices < folds
+    return kind == "kronecker", len(factors), widths, _places(factors), tied, folds, units, batch
 
 
-def _sizes(weight: Tensor, factors: Sequence[Tensor]) -> tuple[Any, ...]:
-    folds, _, _, batch = factors[0].shape
-    tied = len(weight) == 1 and folds > 1
-    return _numbers(tied, folds, weight.shape[1], batch)
-
-
-def _numbers(*sizes: int) -> tuple[ctypes.c_int64, ...]:
-    return tuple(ctypes.c_int64(size) for size in sizes)
-
-
-def _threads() -> ctypes.c_int:
-    return ctypes.c_int(torch.get_num_threads())
-
-
-def _at(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
-
-
-def _all_at(tensors: Sequence[Tensor]) -> Any:
+def _places(tensors: Sequence[Tensor]) -> Any:
+    """Where tensors lie in memory."""
     return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
 
 
 def _call(like: Tensor, name: str, *arguments: Any) -> None:
     """One function of the library for the type of a tensor of planes, with as many threads as torch has."""
-    library = _library(like.dtype, like.shape[2])
-    getattr(library, name)(*arguments, _threads())
+    getattr(_library(like.dtype, like.shape[2]), name)(*arguments, torch.get_num_threads())
 
 
 # ------------------------------------------------------------------ building
@@ -191,10 +183,18 @@ def _library(dtype: torch.dtype, planes: int) -> ctypes.CDLL:
     try:
         file = Path(wanted).expanduser() / f"{number}-{planes}-{_hash(command)}.so"
         with suppress(OSError):
-            return ctypes.CDLL(str(file))
+            return _opened(file)
         return _built(command, file)
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         raise NoKernelsError(_reason(error)) from error
+
+
+def _opened(file: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(file))
+    for name, arguments in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = [TYPES[argument] for argument in arguments], None
+    return library
 
 
 def _hash(command: Sequence[str]) -> str:
@@ -211,7 +211,7 @@ def _built(command: Sequence[str], file: Path) -> ctypes.CDLL:
             _run([*command, *threads, "-c", str(SOURCE), "-o", parts])
             _run([command[0], "-shared", parts, "-lm", "-o", str(made)])  # OpenMP is torch's, in memory
             with suppress(OSError):
-                library = ctypes.CDLL(str(made))
+                library = _opened(made)
                 break
         else:
             raise OSError(f"{made} cannot be loaded")

@@ -1,11 +1,19 @@
-"""Training steps of several processes: their time beside that of one, and the bytes that they send.
+"""Training steps of several processes: time, memory and the bytes that they send, beside those of one.
 
     OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16
+    OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16 --weak
+    python benchmarks/scale.py --predict
+    python benchmarks/scale.py --device cuda --side 64 --units 17 --processes 1 2 --shards none --repeats 3
 
-The batch is the same however many processes share it (strong scaling). Bytes are counted by the kernel, on
-the TCP connections of each process, beside what a ring sends: 2 (N − 1)/N numbers for each number of the
-weights, whether all sum all gradients (all-reduce) or share the optimiser's work (reduce-scatter and
-all-gather). Those of the optimiser's state are held by one process. CPUs and gloo on Linux only.
+The batch is the same however many processes share it (strong scaling), or with ``--weak`` as large for each.
+Bytes are counted by the kernel, on the TCP connections of each process, beside what rings and trees send: of
+W bytes of weights 2 (N − 1)/N · W whether all sum all gradients (all-reduce) or share the optimiser's work
+(reduce-scatter and all-gather); where the weights are in parts, these are sent forward and, but for those of
+input layers, backward, and gradients are sent once. Weights, gradients and the optimiser's state are those
+that one process holds between steps; the peak is that of its main memory above what it had before the model
+was made, and on a GPU that of the device. Linux only. Several processes on one GPU talk by gloo.
+
+``--predict`` measures nothing: see prediction.py.
 """
 
 from __future__ import annotations
@@ -29,6 +37,7 @@ import torch
 from torch import distributed
 
 import squircuit as sq
+from prediction import predict
 from squircuit.training.steps import Steps
 
 ACKED = 120
@@ -43,8 +52,10 @@ class Row:
         ms: of each step.
         cpu_ms: that this process has computed in a step, in the mean.
         sent: bytes in a step, in the mean.
-        ring: bytes that a ring sends.
-        state: bytes of the optimiser's state.
+        formula: bytes that the formula says.
+        weights, gradients, state: bytes held.
+        peak: bytes of memory above what there was before.
+        loss: of the last step, in nats: with the same batch the same up to rounding.
     """
 
     size: int
@@ -52,89 +63,147 @@ class Row:
     ms: list[float]
     cpu_ms: float
     sent: float
-    ring: float
+    formula: float
+    weights: int
+    gradients: int
     state: int
+    peak: int
+    loss: float
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description="Steps of several processes beside those of one, and the bytes they send."
     )
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--shards", nargs="+", default=["none", "optimiser", "weights"])
     parser.add_argument("--side", type=int, default=16, help="of the images")
     parser.add_argument("--units", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=256, help="of all processes; with --weak of each")
+    parser.add_argument("--weak", action="store_true", help="the batch grows with the processes")
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--predict", action="store_true", help="predict larger clusters; measures nothing")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
-    if wanted.rank is not None:
-        (wanted.folder / f"{wanted.rank}.json").write_text(json.dumps([asdict(r) for r in rows(wanted)]))
-        return
+    if wanted.predict:
+        predict()
+    elif wanted.rank is not None:
+        (wanted.folder / f"{wanted.rank}.json").write_text(json.dumps(asdict(row(wanted))))
+    else:
+        table(wanted)
+
+
+def table(wanted: argparse.Namespace) -> None:
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, one thread a process, batch {wanted.batch}")
-    print("processes  shard      ms/step  CPU ms/step  speed-up  ideal  MB sent  MB ring  MB state")
+    print(
+        "processes  shard      ms/step  CPU ms/step  speed-up  ideal  MB sent  formula  "
+        "MB weights  gradients    state     peak        loss"
+    )
     alone = 0.0
     for size in wanted.processes:
-        for number, row in enumerate(together(size)[0]):
-            ms = statistics.median(row.ms)
-            alone = alone or ms * size
+        for shard in wanted.shards if size > 1 else wanted.shards[:1]:  # alone there is nothing to share
+            found = together(size, shard)
+            first, ms = found[0], statistics.median(found[0].ms)
+            alone = alone or ms * (1 if wanted.weak else size)
+            most = {name: max(getattr(each, name) for each in found) / 1e6 for name in BYTES}
+            sent = statistics.mean(each.sent for each in found) / 1e6
             print(
-                f"{size:<9}  {row.shard:<9}  {ms:7.1f}  {row.cpu_ms:11.1f}  {alone / ms:8.2f}  {size:5}  "
-                f"{row.sent / 1e6:7.3f}  {row.ring / 1e6:7.3f}  {row.state / 1e6:8.3f}"
+                f"{size:<9}  {shard:<9}  {ms:7.1f}  {first.cpu_ms:11.1f}  {alone / ms:8.2f}  "
+                f"{1 if wanted.weak else size:5}  {sent:7.3f}  {first.formula / 1e6:7.3f}  "
+                f"{most['weights']:10.3f}  {most['gradients']:9.3f}  {most['state']:7.3f}  "
+                f"{most['peak']:7.1f}  {first.loss:10.4f}",
+                flush=True,
             )
-            if size == 1 and number == 0:
-                break  # there is nothing to share
 
 
-def together(size: int) -> list[list[Row]]:
+BYTES = ("weights", "gradients", "state", "peak")
+
+
+def together(size: int, shard: str) -> list[Row]:
     """What each of so many processes has found."""
     env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"} | dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, __file__, *sys.argv[1:], "--processes", str(size), "--folder", folder]
+        words += ["--shards", shard]
         started = [subprocess.Popen([*words, "--rank", str(rank)], env=env) for rank in range(size)]
         codes = [process.wait() for process in started]
         if any(codes):
             sys.exit(1)
-        found = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
-    return [[Row(**row) for row in own] for own in found]
+        return [Row(**json.loads((Path(folder) / f"{rank}.json").read_text())) for rank in range(size)]
 
 
-def rows(wanted: argparse.Namespace) -> list[Row]:
-    """Of this process, with each way to share the work."""
-    size = wanted.processes[0]
+def row(wanted: argparse.Namespace) -> Row:
+    """Of this process."""
+    size, (shard,) = wanted.processes[0], wanted.shards
     store = f"file://{wanted.folder}/store"
     distributed.init_process_group("gloo", store, rank=wanted.rank, world_size=size)
-    found = [measured(wanted, size, shard) for shard in ("none", "optimiser")]
-    distributed.destroy_process_group()
-    return found
-
-
-def measured(wanted: argparse.Namespace, size: int, shard: str) -> Row:
+    before = memory("VmRSS")
     model = sq.image_model((wanted.side, wanted.side), units=wanted.units, levels=16, seed=0)
+    model = model.to(torch.device(wanted.device))
+    whole = {name: nbytes(parameter) for name, parameter in model.named_parameters()}
     config = sq.TrainingConfig(optimiser="polar", lr=0.1, shard=shard)
     steps = Steps(model, config, sq.training.Distributed())
-    generator = torch.Generator().manual_seed(0)
-    batch = sq.data.Rows(torch.randint(16, (wanted.batch, wanted.side**2), generator=generator))
+    held = watched(steps, model)
+    count, generator = wanted.batch * (size if wanted.weak else 1), torch.Generator().manual_seed(0)
+    rows = sq.data.Rows(torch.randint(16, (count, wanted.side**2), generator=generator).to(wanted.device))
+    batch = sq.training.Distributed().share.part(rows)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     for _ in range(3):
         steps(batch, 1.0)
     distributed.barrier()
-    sent, computed, ms = bytes_sent(), time.process_time(), []
+    sent, computed, ms, found = bytes_sent(), time.process_time(), [], torch.zeros(3)
     for _ in range(wanted.repeats):
         start = time.perf_counter()
-        steps(batch, 1.0)
+        found = steps(batch, 1.0)
+        if wanted.device != "cpu":
+            torch.cuda.synchronize()
         ms.append(1e3 * (time.perf_counter() - start))
     distributed.barrier()
+    computed, sent = time.process_time() - computed, bytes_sent() - sent
+    peak = memory("VmHWM") - before if wanted.device == "cpu" else torch.cuda.max_memory_allocated()
     states: Any = steps.optimiser.state.values()
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    inputs = {model.plan.stacks[g.weight.stack].name for g in model.plan.input_groups if g.weight}
+    distributed.destroy_process_group()
     return Row(
-        size,
-        shard,
-        ms,
-        1e3 * (time.process_time() - computed) / wanted.repeats,
-        (bytes_sent() - sent) / wanted.repeats,
-        2 * (size - 1) / size * weights,
-        sum(value.numel() * value.element_size() for state in states for value in state.values()),
-    )
+        size, shard, ms, 1e3 * computed / wanted.repeats, sent / wanted.repeats,
+        (size - 1) / size * formula(whole, inputs, shard),
+        sum(map(nbytes, model.parameters())), held[0],
+        sum(nbytes(value) for state in states for value in state.values()), peak,
+        float(found[0]),
+    )  # fmt: skip
+
+
+def formula(whole: dict[str, int], inputs: set[str], shard: str) -> float:
+    """Bytes that a process sends in a step, but for (N − 1)/N."""
+    once = sum(whole.values())
+    if shard != "weights":
+        return 2 * once
+    return 2 * once + sum(size for name, size in whole.items() if name not in inputs)
+
+
+def watched(steps: Steps, model: sq.SquaredCircuit) -> list[int]:
+    """Bytes of all gradients before a step of the optimiser, in a list that is kept up to date."""
+    held, update = [0], steps._update
+
+    def watch() -> None:
+        own = {id(p): p for p in (*model.parameters(), *steps._own.values())}
+        held[0] = sum(nbytes(p.grad) for p in own.values() if p.grad is not None)
+        update()
+
+    steps._update = watch  # type: ignore[method-assign]
+    return held
+
+
+def nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def memory(name: str) -> int:
+    """An entry of /proc/self/status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def bytes_sent() -> int:

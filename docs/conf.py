@@ -17,6 +17,11 @@ from sphinx.errors import SphinxError
 from sphinx.writers.html5 import HTML5Translator
 
 import squircuit
+from squircuit.explore.demos import digits, kept
+from squircuit.explore.exhibit import Exhibit
+from squircuit.explore.export import export
+
+BUILD = Path(__file__).resolve().parents[1] / "build"
 
 project = "squircuit"
 version = release = squircuit.__version__
@@ -38,7 +43,7 @@ myst_heading_anchors = 3
 
 # notebooks: executed once, and again only when they change
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(Path(__file__).resolve().parents[1] / "build" / "notebooks")
+nb_execution_cache_path = str(BUILD / "notebooks")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
@@ -80,6 +85,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", add_table)
     app.connect("missing-reference", link_to_folder)
     app.connect("doctree-read", trim_code)
+    app.connect("build-finished", write_explored)
 
 
 def write_math(writer: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
@@ -135,6 +141,14 @@ def link_to_folder(app: Sphinx, env: BuildEnvironment, node: pending_xref, text:
     public = next((name for name, item in PUBLIC.items() if item is found), target)
     python, place = env.get_domain("py"), str(node["refdoc"])
     return python.resolve_xref(env, place, app.builder, "obj", public, node, text) or text
+
+
+def write_explored(app: Sphinx, error: Exception | None) -> None:
+    """The page that the guide to `squircuit explore` refers to: digits that are asked without Python."""
+    if error is None and app.builder.format == "html":
+        model = kept(BUILD / "digits.safetensors", digits).eval().requires_grad_(False)
+        assert model.schema is not None
+        export(Exhibit(model, model.schema, "digits"), Path(app.outdir) / "explore.html")
 
 
 def public_names() -> dict[str, object]:

@@ -38,6 +38,7 @@ WORDS = {
     "execution": ("the arithmetic made fast", TEAL),
     "inference": ("likelihoods, marginals, samples", TEAL),
     "models": ("a circuit that is trained and asked", AMBER),
+    "compression": ("rows as few bytes, without loss", TEAL),
     "networks": ("tensor networks in and out", TEAL),
     "optim": ("optimisers for semi-unitary weights", TEAL),
     "training": ("from data to a trained model", AMBER),

@@ -161,7 +161,7 @@ def moments(subject: Subject, random: Random) -> Question:
 
 def expectation(subject: Subject, random: Random) -> Question:
     """A product of functions of one variable each."""
-    chosen = random.permutation(subject.oracle.variables)[: random.integers(1, 3)].tolist()
+    chosen = random.permutation(subject.oracle.variables)[: random.integers(1, 4)].tolist()
     return q.ExpectationOf(**_evidence(subject, random), variables=tuple(chosen))
 
 

@@ -137,7 +137,8 @@ class Copies:
         return [copy.pid for copy in self._copies]
 
     def errors(self) -> bytes:
-        return b"".join((self._folder / f"errors{rank}").read_bytes() for rank in range(self._size))
+        files = [self._folder / f"errors{rank}" for rank in range(self._size)]
+        return b"".join(file.read_bytes() for file in files if file.exists())  # one may not have begun
 
 
 class Kills:

@@ -751,7 +751,7 @@ def _of_scope(subject: Subject, kind: str, answer: Any, expected: Array, limits:
 
 @dataclass(frozen=True)
 class ExpectationOf(OfEvidence):
-    """E[∏ f_v(x_v) | y] with squares and shifted values."""
+    """E[∏ f_v(x_v) | y] with squares, and values as they are."""
 
     variables: tuple[int, ...] = ()
 
@@ -761,17 +761,14 @@ class ExpectationOf(OfEvidence):
 
     def expression(self, name: str) -> str:
         inner = ", ".join(
-            f"{v}: {'torch.square' if i % 2 == 0 else 'torch.sin'}" for i, v in enumerate(self.variables)
+            f"{v}: {'torch.square' if i % 2 == 0 else 'torch.positive'}" for i, v in enumerate(self.variables)
         )
         rest = f", {self.arguments}" if self.arguments else ""
         return f"{name}.expectation({{{inner}}}{rest})"
 
     def applies(self, subject: Subject) -> bool:
         oracle = subject.oracle
-        near = all(
-            oracle.is_discrete(v) or (i % 2 == 0 and np.abs(oracle.rules[v][0]).max() < 100)
-            for i, v in enumerate(self.variables)
-        )
+        near = all(oracle.is_discrete(v) or np.abs(oracle.rules[v][0]).max() < 100 for v in self.variables)
         return near and super().applies(subject)
 
     def check(self, subject: Subject, answer: Any) -> Problem | None:
@@ -784,7 +781,7 @@ class ExpectationOf(OfEvidence):
             factor: Any = np.ones(())
             for i, v in enumerate(self.variables):
                 points = table.nodes[v] if v in hidden else self.rows[row, v : v + 1]
-                values = points**2 if i % 2 == 0 else np.sin(points)
+                values = points**2 if i % 2 == 0 else points
                 shape = [1] * table.log.ndim
                 shape[table.axes.get(v, 0)] = -1
                 factor = factor * values.reshape(shape)

@@ -208,7 +208,7 @@ def _tested(bases: Sequence[tuple[Any, Values]], bumps: Sequence[Bump], evaluate
     ends = [end for base, values in bases for end in _ends(base, values)]
     for bump in bumps:
         count = 3 + math.ceil(9 * bump.deviation / bump.least)
-        t = bump.mean + EXTENT * bump.deviation * np.linspace(-1, 1, count)
+        t = bump.mean + _extent(bump) * bump.deviation * np.linspace(-1, 1, count)
         if bump.transform is None:
             ends += t.tolist()
         else:
@@ -244,6 +244,12 @@ def _tested(bases: Sequence[tuple[Any, Values]], bumps: Sequence[Bump], evaluate
     panels = panels[np.argsort(panels[:, 0])]
     nodes, logs = _nodes(panels, turn)
     return nodes.ravel(), logs.ravel()
+
+
+def _extent(bump: Bump) -> float:
+    """Deviations from the mean within which its third moment is: far out x grows like exp(κ t)."""
+    tails = None if bump.transform is None else bump.transform.tails
+    return EXTENT + (0.0 if tails is None else 3 * max(tails) * bump.deviation)
 
 
 def _nodes(panels: Array, turn: Any) -> Nodes:

@@ -114,6 +114,7 @@ def main() -> int:
         for failure in result.failures:
             count += 1
             kinds.setdefault(failure.problem.kind, []).append(failure)
+            print(f"seed {failure.seed}: {failure.problem.kind}", flush=True)
         if time.monotonic() - shown > 5:
             shown = time.monotonic()
             rate = circuits / (shown - start)

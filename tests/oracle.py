@@ -176,12 +176,9 @@ def marginal(circuit: Circuit, rows: np.ndarray, over) -> np.ndarray:
     """∫ Σ_r π_r |c_r(y, z)|² dz by enumeration of z, for every row's y: (n,)."""
     points, weights = assignments(circuit, over)
     columns = sorted(over)
-    totals = []
-    for row in rows:
-        filled = np.tile(row, (len(points), 1))
-        filled[:, columns] = points[:, columns]
-        totals.append(density(circuit, filled) @ weights)
-    return np.array(totals)
+    filled = np.repeat(rows, len(points), axis=0)  # each row beside all points, at once
+    filled[:, columns] = np.tile(points[:, columns], (len(rows), 1))
+    return density(circuit, filled).reshape(len(rows), len(points)) @ weights
 
 
 def some_rows(circuit: Circuit, count: int = 6, seed: int = 0) -> np.ndarray:

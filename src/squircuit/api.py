@@ -1,6 +1,7 @@
 """The names of the public API, from the folders that have them; `squircuit` has each of them."""
 
 from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Kronecker, Layer, Parameter, Sum, build
+from squircuit.compression import compress, decompress
 from squircuit.errors import DataError, FormatError, ParameterError, SquircuitError, StructureError
 from squircuit.families import (
     Bins,
@@ -22,6 +23,7 @@ from squircuit.inference import (
     CircuitDistribution,
     Estimate,
     Marginals,
+    MostProbable,
     fidelity,
     kl_divergence,
     marginal,
@@ -29,7 +31,7 @@ from squircuit.inference import (
     partition,
     total_variation,
 )
-from squircuit.learning import learn, stack
+from squircuit.learning import fit_classes, learn, stack
 from squircuit.models import SquaredCircuit, image_model, load, mixture, model_for, table_model
 from squircuit.properties import (
     Report,
@@ -70,10 +72,12 @@ __all__ = [
     # circuit to circuit
     "Unitarised", "conjugate", "multiply", "square", "unitarise", "unroll",
     # models, and what they answer
-    "CircuitDistribution", "Estimate", "Marginals", "SquaredCircuit", "fidelity", "image_model",
-    "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model", "total_variation",
+    "CircuitDistribution", "Estimate", "Marginals", "MostProbable", "SquaredCircuit", "compress",
+    "decompress", "fidelity",
+    "image_model", "kl_divergence", "load", "mixture", "model_for", "overlap", "table_model",
+    "total_variation",
     # training
-    "History", "TrainingConfig", "fit", "learn", "stack",
+    "History", "TrainingConfig", "fit", "fit_classes", "learn", "stack",
     # errors
     "DataError", "FormatError", "ParameterError", "SquircuitError", "StructureError",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import squircuit as sq
 from squircuit.cli import app
 from squircuit.data.content import Content
 from squircuit.data.csv_files import CsvSource
-from squircuit.data.csv_text import completed_csv, quoted, split
+from squircuit.data.csv_text import completed_csv, csv_cell, split
 
 from .conftest import call, error_line, table_of
 
@@ -76,7 +76,7 @@ CELLS = st.text(st.sampled_from('a1,";\n\r é'), max_size=5)
 @given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=5), st.data())
 def test_cells_that_are_replaced_are_read_back_and_the_others_stay(rows, data):
     def written(cell):
-        return data.draw(st.sampled_from([quoted(cell), '"' + cell.replace('"', '""') + '"']))
+        return data.draw(st.sampled_from([csv_cell(cell), '"' + cell.replace('"', '""') + '"']))
 
     rows = [[cell or "a" for cell in row] for row in rows]
     ends = data.draw(st.sampled_from(["\n", "\r\n"]))
@@ -87,7 +87,7 @@ def test_cells_that_are_replaced_are_read_back_and_the_others_stay(rows, data):
     source = CsvSource(Content.of_stream(io.BytesIO(text.encode()), "data"), True, ",")
     new = [data.draw(st.dictionaries(st.integers(0, 2), CELLS.filter(bool), max_size=2)) for _ in rows]
     found = completed_csv(source, [[cells] for cells in new]).decode()
-    expected = [[quoted(cells[i]) if i in cells else cell for i, cell in enumerate(line)]
+    expected = [[csv_cell(cells[i]) if i in cells else cell for i, cell in enumerate(line)]
                 for line, cells in zip(lines, new, strict=True)]  # fmt: skip
     assert (
         found

@@ -183,3 +183,108 @@ def test_rows_encoded_at_once_are_those_encoded_column_by_column(data):
     elif not {"f", "g"} & set(schema.names):
         with pytest.raises(DataError):
             schema.encode_chunk(chunk)
+
+
+# ------------------------------------------------------------------ what real tables hold
+
+
+def test_few_rows_of_many_counts_are_numbers_and_many_rows_are_states():
+    rng = np.random.default_rng(0)
+    few = sq.data.table({"magnesium": rng.integers(70, 163, 178)}).columns[0]
+    assert few.kind == "continuous"
+    assert few.step == 1.0
+    assert few.least is None
+    assert sq.data.table({"magnesium": rng.integers(70, 163, 2000)}).columns[0].size == 163
+    assert sq.data.table({"children": rng.poisson(2, 30)}).columns[0].kind == "count"
+
+
+@given(st.floats(0.5, 3), st.integers(0, 2**20))
+def test_samples_keep_to_the_bounds_that_a_density_would_cross(width, seed):
+    rng = np.random.default_rng(seed)
+    share = rng.beta(0.7, 0.7, 200)
+    cells = {"amount": np.exp(width * rng.normal(size=200)), "percent": 100 * share, "share": share}
+    amount, percent, share = sq.data.table(cells).columns
+    assert (amount.least, amount.most) == (0.0, None)
+    assert (percent.least, percent.most, share.least, share.most) == (0.0, 100.0, 0.0, 1.0)
+    beyond = rng.normal(50, 500, 100)
+    assert percent.rounded(beyond).min() >= 0
+    assert percent.rounded(beyond).max() <= 100
+    tall = sq.data.table({"height": rng.normal(170, 10, 200)}).columns[0]
+    assert tall.least is None
+    assert tall.most is None
+
+
+def test_a_value_that_many_rows_share_is_drawn_exactly_and_as_often():
+    rng = np.random.default_rng(0)
+    rain = np.where(rng.random(1500) < 0.92, 0.0, rng.exponential(3.0, 1500))
+    frame = {"rain": rain, "warm": rng.normal(size=1500) + (rain > 0)}
+    model = sq.learn(frame, minutes=0.05, progress=False)
+    drawn = model.decode(model.sample(4000, seed=0))["rain"]
+    assert (drawn >= 0).all()
+    assert (drawn == 0).mean() == pytest.approx((rain == 0).mean(), abs=0.03)
+
+
+def test_rare_texts_share_a_state_with_those_that_were_never_seen():
+    rng = np.random.default_rng(0)
+    texts = np.concatenate([[f"once {i}" for i in range(30)], rng.choice(["a", "b", "c"], 270)])
+    table = sq.data.table({"text": texts, "size": rng.normal(size=300)})
+    column = table.columns[0]
+    assert column.categories == ("a", "b", "c")
+    assert column.pooled == 30
+    assert column.size == 4
+    assert "and 30 rare ones together" in str(table.schema)
+    assert (table.rows[:30, 0] == 3).all()
+    seen = table.encode({"text": ["once 7", "never", None, "b"], "size": [0.0] * 4})
+    assert seen.x[:, 0].tolist() == [3, 3, 0, 1]
+    assert seen.missing[:, 0].tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert column.decode(3) == "(other)"
+    model = sq.learn(table, minutes=0.02, progress=False)
+    shares = model.marginals().values["text"][0]
+    assert shares[3].item() == pytest.approx(0.1, abs=0.05)
+    assert shares.sum().item() == pytest.approx(1)
+    assert Schema.from_dict(table.schema.to_dict()) == table.schema
+
+
+def test_high_cardinality_texts_keep_their_frequent_values():
+    rng = np.random.default_rng(0)
+    texts = np.array([f"t{i}" for i in np.minimum(rng.zipf(1.3, 5000), 3000)])
+    column = sq.data.table({"text": texts}).columns[0]
+    assert column.size <= 256
+    assert column.pooled == len(set(texts)) - len(column.categories)
+    assert sq.data.table({"text": texts}, {"text": "categorical:20"}).columns[0].size == 20
+    with pytest.raises(DataError, match="seems to hold names or dates"):
+        sq.data.table({"text": [f"n{i}" for i in range(300)]})
+
+
+def test_ordered_categories_come_from_the_frame_or_from_the_user():
+    polars = pytest.importorskip("polars")
+    order = ["low", "mid", "high", "never"]
+    frame = polars.DataFrame({"n": ["high", "low", "mid"] * 5}, schema={"n": polars.Enum(order)})
+    column = sq.data.table(frame).columns[0]
+    assert column.categories == tuple(order)
+    assert column.ordered
+    assert column.family().ordered
+    wished = sq.data.table({"n": ["high", "low", "mid"]}, {"n": "ordered:low,mid,high"}).columns[0]
+    assert wished.categories == ("low", "mid", "high")
+    assert "low < mid < high" in str(Schema((wished,)))
+    with pytest.raises(DataError, match="the value 'mid' is not among those of 'ordered:low,high'"):
+        sq.data.table({"n": ["high", "low", "mid"]}, {"n": "ordered:low,high"})
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ("positive", "its numbers are -1 to 3, but it is read as positive"),
+        ("bounded:0:2", "but it is read as bounded:0:2"),
+        ("bounded:2", "Fix: write 'bounded:LOW:HIGH'"),
+        ("ordered:a", "Fix: write 'ordered:LOW,MIDDLE,HIGH'"),
+    ],
+)
+def test_a_type_that_does_not_fit_is_one_clear_error(wish, words):
+    with pytest.raises((DataError, ParameterError), match=words):
+        sq.data.table({"a": [-1.0, 0.5, 3.0]}, {"a": wish})

@@ -28,6 +28,11 @@ def test_a_notebook_runs_as_a_script(path, tmp_path):
     jupytext.write(notebook, script, fmt="py:percent")
     settings = {**os.environ, "MPLBACKEND": "agg"}
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=300
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr

@@ -39,7 +39,7 @@ def site(tmp_path_factory) -> Path:
         str(DOCS),
         str(out / "html"),
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     return out / "html"
 
@@ -54,6 +54,12 @@ def test_every_public_name_of_squircuit_is_in_the_reference(site):
     names = documented(site)
     last = {name.rpartition(".")[2] for name in names}
     assert [name for name in sq.__all__ if name not in last] == []
+
+
+def test_the_site_has_a_page_to_ask_a_model_of_less_than_a_megabyte(site):
+    page = site / "explore.html"
+    assert page.stat().st_size < 1_000_000
+    assert 'href="../explore.html"' in (site / "guides" / "explore.html").read_text()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

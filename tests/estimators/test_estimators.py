@@ -16,11 +16,15 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import squircuit as sq
+from squircuit.circuits import Circuit, Constraint, Hadamard, Input, Parameter
+from squircuit.data import Rows
+from squircuit.estimators.means import means
+from squircuit.models.mixture import unmixed
 
 Density = sq.estimators.SquaredCircuitDensity
 Imputer = sq.estimators.SquaredCircuitImputer
@@ -89,12 +93,22 @@ def test_a_row_without_cells_scores_zero(density):
     assert density.score_samples([[NAN, NAN]]) == pytest.approx([0.0], abs=1e-12)
 
 
-def test_probabilities_of_mixed_columns_add_up_and_what_was_never_seen_has_none(of_people):
-    states = [(c, n, NAN) for c in ("blue", "green", "red") for n in range(4)]
+def test_probabilities_of_mixed_columns_add_up_with_what_was_never_seen(of_people):
+    states = [(c, n, NAN) for c in ("blue", "green", "red", "pink") for n in (0, 1, 2, 3, 9)]
     frame = pd.DataFrame(states, columns=["colour", "children", "height"])
-    assert np.exp(of_people.score_samples(frame)).sum() == pytest.approx(1)
-    new = pd.DataFrame([("pink", 1.0, 1.7), ("red", 9.0, 1.7)], columns=frame.columns)
-    assert of_people.score_samples(new).tolist() == [-math.inf, -math.inf]
+    scores = of_people.score_samples(frame).reshape(4, 5)
+    assert np.exp(scores).sum() == pytest.approx(1)
+    new = 1 / (2 * people().count() + 2)
+    assert np.exp(scores[3]).sum() == pytest.approx(new["colour"])
+    assert np.exp(scores[:, 4]).sum() == pytest.approx(new["children"])
+
+
+def test_a_fold_without_a_rare_value_scores_it_as_improbable_and_not_as_impossible():
+    rng = np.random.default_rng(0)
+    texts = np.concatenate([["once"], ["twice"] * 2, rng.choice(["a", "b", "c"], 57)]).astype(object)
+    frame = pd.DataFrame({"text": texts, "size": rng.normal(size=60)})
+    folds = cross_val_score(Density(**FEW), frame, cv=KFold(3))
+    assert np.isfinite(folds).all()
 
 
 def test_polars_and_pandas_frames_score_alike_and_samples_come_back_as_frames(of_people):
@@ -228,6 +242,43 @@ def test_the_mean_of_a_discrete_column_is_of_its_values_and_that_of_a_circle_its
     p = np.exp([imputer.model_.log_prob([[k, NAN]]).item() for k in (0, 1)])
     assert number == pytest.approx(p @ [5, 7])
     assert min(angle, 360 - angle) < 40  # the mean of numbers would be near 180
+
+
+def test_the_mean_of_a_mixture_is_the_average_of_its_members_means_by_their_shares():
+    x = points(60)
+    x[:, 1] = x[:, 1] > 0
+    imputer = Imputer(**FEW, members=2).fit(x)
+    members = unmixed(imputer.model_)
+    assert len(members) > 1
+    grid = np.linspace(-40, 40, 80_001)
+    number, state = 0.0, 0.0
+    for share, member in members:
+        rows = torch.from_numpy(np.stack([grid, np.full(80_001, 1.0)], axis=1))
+        p = member.log_prob(rows).exp().detach().numpy()
+        number += share * np.trapezoid(grid * p, grid) / np.trapezoid(p, grid)
+        odds = np.exp([member.log_prob([[0.7, k]]).item() for k in (0, 1)])
+        state += share * odds[1] / odds.sum()
+    assert imputer.transform([[NAN, 1.0]])[0, 0] == pytest.approx(number, abs=1e-5)
+    assert imputer.transform([[0.7, NAN]])[0, 1] == pytest.approx(state, abs=1e-9)
+
+
+def test_a_member_that_holds_a_row_to_be_impossible_has_no_say_in_its_gaps():
+    tables = ([[0.5, 0.5], [1.0, 0.0]], [[0.2, 0.8], [0.5, 0.5]])  # of two columns, in two members
+    members = []
+    for number, table in enumerate(tables):
+        inputs = [Input(v, sq.Categorical(2), weight=fixed(p, f"{number}.{v}")) for v, p in enumerate(table)]
+        members.append((0.5, sq.SquaredCircuit(Circuit(Hadamard(inputs)), dtype=torch.float64)))
+    x = np.array([[0.0, 1.0], [0.0, 0.0]])
+    rows = Rows(x, np.array([[True, False], [True, False]]))
+    columns = sq.data.table({"a": [0, 1], "b": [1, 0]}).columns
+    found = means(members, rows, columns)
+    assert list(found) == [0]
+    assert found[0] == pytest.approx([0.8, (0.5 + 0.8) / 2])
+
+
+def fixed(probabilities, name):
+    value = torch.tensor([probabilities], dtype=torch.float64).sqrt()
+    return Parameter((1, 2), Constraint.FREE, False, name, value)
 
 
 def test_samples_follow_the_conditional_density():

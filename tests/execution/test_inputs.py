@@ -7,7 +7,8 @@ import torch
 
 import squircuit as sq
 from squircuit.execution.inputs import FunctionsTogether
-from squircuit.execution.plan import InputGroup, make_plan
+from squircuit.execution.plan import InputGroup
+from squircuit.execution.planner import make_plan
 
 FAMILIES = [
     sq.Hermite(9, loc=-3.0, scale=0.1),

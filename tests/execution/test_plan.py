@@ -6,7 +6,8 @@ import torch
 import oracle
 import squircuit as sq
 from squircuit.circuits import Circuit, Hadamard, Input, Parameter, Sum
-from squircuit.execution.plan import InputGroup, SumGroup, make_plan
+from squircuit.execution.plan import InputGroup, SumGroup
+from squircuit.execution.planner import make_plan
 
 BITS = sq.Categorical(2)
 

@@ -11,6 +11,7 @@ import torch
 import benchmark
 import best
 import binary
+import compression
 import densities
 import images
 import marginals
@@ -238,3 +239,16 @@ def test_a_figure_without_rows_says_what_to_do(tmp_path, capsys):
     with pytest.raises(SystemExit):
         benchmark.main(["--draw", "--out", str(tmp_path)])
     assert "measure some models first" in capsys.readouterr().err
+
+
+def test_codes_of_a_model_stand_beside_those_of_codecs(tmp_path):
+    pytest.importorskip("constriction")
+    model = tmp_path / "digits.safetensors"
+    sq.model_for(sq.data.load("digits"), units=2).save(model)
+    words = ["--data", "digits", "--model", str(model), "--images", "40", "--out", str(tmp_path)]
+    rows = compression.main(words)
+    assert [row.model.partition(",")[0] for row in rows[:2]] == ["PNG", "PNG"]
+    ours = rows[-1].scores
+    assert 0 < ours["bytes"] - 40 * 64 * ours["model_bpd"] / 8 < 260  # the header
+    assert len(record.read("compression", tmp_path)) == len(rows)
+    assert compression.mosaic(np.arange(12, dtype=np.uint8).reshape(3, 2, 2)).tolist()[0] == [0, 1, 4, 5]

@@ -15,6 +15,7 @@ from squircuit.cli.reading import schema_of
 from squircuit.explore.app import application
 from squircuit.explore.exhibit import Exhibit
 from squircuit.explore.guard import Guard
+from squircuit.explore.shelf import Shelf
 from squircuit.explore.worker import Worker
 
 PORT, TOKEN = 8123, "the-token"
@@ -58,7 +59,7 @@ def page_of(model, guard=None):
     """A client of the page of a model, which is closed after the test."""
     worker = Worker()
     exhibit = Exhibit(model, schema_of(model), "model.safetensors")
-    app = guard or Guard(application(exhibit, worker), TOKEN, PORT)
+    app = guard or Guard(application(Shelf.of(exhibit), worker), TOKEN, PORT)
     client = TestClient(app, base_url=ADDRESS)
     client.worker = worker
     return client

@@ -5,7 +5,10 @@ import math
 import pytest
 import torch
 
-from .conftest import asked, every_image, people, refusal
+import squircuit as sq
+from squircuit.explore.exhibit import MOST_COLUMNS
+
+from .conftest import asked, every_image, page_of, people, refusal
 
 images = pytest.mark.parametrize("page", ["image_model"], indirect=True)
 tables = pytest.mark.parametrize("page", ["table_model"], indirect=True)
@@ -105,7 +108,6 @@ def density(model, cells, points):
 def test_distributions_given_a_cell_are_sums_and_integrals_of_the_joint_density(page, table_model):
     given = {"group": "b"}
     answer = asked(page, "distributions", evidence=given)
-    assert list(answer["columns"]) == ["children", "height", "sex"]
     height = answer["columns"]["height"]
     points = torch.tensor(height["points"], dtype=torch.float64)
     joint = density(table_model, given, points.tolist())
@@ -116,6 +118,31 @@ def test_distributions_given_a_cell_are_sums_and_integrals_of_the_joint_density(
     for sex, p in zip(("f", "m"), answer["columns"]["sex"]["values"], strict=True):
         part = torch.trapezoid(density(table_model, {**given, "sex": sex}, wide.tolist()), wide)
         assert p == pytest.approx((part / share).item(), abs=1e-3)
+
+
+@tables
+def test_a_column_that_is_set_has_its_distribution_given_all_others_that_are(page, table_model):
+    given = {"sex": "m", "group": "b"}
+    found = asked(page, "distributions", evidence=given)["columns"]
+    wide = torch.linspace(0.5, 3.0, 2001, dtype=torch.float64).tolist()
+    for name, states in (("group", ("a", "b", "c")), ("sex", ("f", "m"))):
+        joint = torch.stack([density(table_model, {**given, name: state}, wide) for state in states])
+        p = torch.trapezoid(joint, torch.tensor(wide))
+        assert found[name]["values"] == pytest.approx((p / p.sum()).tolist(), abs=1e-3)
+
+
+@pytest.mark.parametrize("page", ["mixture"], indirect=True)
+def test_completions_of_a_class_are_as_frequent_as_its_own_model_says(page, image_model):
+    states, p = every_image(image_model)
+    fits = agreeing(states, SEEN)
+    mean, first = (p[fits] / p[fits].sum()) @ states[fits].double(), {"class": "first"}
+    drawn = [
+        image
+        for seed in range(20)
+        for image in asked(page, "completions", pixels=SEEN, count=24, seed=seed, **first)["completions"]
+    ]
+    assert torch.tensor(drawn).double().mean(dim=0).tolist() == pytest.approx(mean.tolist(), abs=0.2)
+    assert "is no class" in refusal(page, "completions", pixels=SEEN, **{"class": "third"})
 
 
 @tables
@@ -199,3 +226,13 @@ def test_the_page_is_told_the_columns_the_properties_and_the_drawing(page, table
     drawn = asked(page, "drawing")
     assert "height" in drawn["svg"]
     assert sum(group["layers"] for group in drawn["groups"]) == described["layers"]
+
+
+def test_a_model_of_very_many_columns_is_shown_without_them():
+    columns = MOST_COLUMNS + 1
+    circuit = sq.build(sq.regions.balanced_tree(columns), sq.Categorical(2), units=1, product="hadamard")
+    page = page_of(sq.SquaredCircuit(circuit).eval().requires_grad_(False))
+    described = asked(page, "model")
+    assert (described["kind"], described["columns"], described["variables"]) == ("other", [], columns)
+    assert asked(page, "properties")["log_z"] == pytest.approx(0, abs=1e-4)
+    page.worker.close()

@@ -10,11 +10,11 @@ import squircuit as sq
 from squircuit.families.quadrature import gauss_legendre
 
 
-def monotone(rng, knots):
+def monotone(rng, knots, evenness=0.7):
     """A map whose slope changes by orders of magnitude from knot to knot."""
-    x, y = (np.cumsum(rng.gamma(0.7, size=knots) + 1e-3) for _ in range(2))
+    x, y = (np.cumsum(rng.gamma(evenness, size=knots) + 1e-3) for _ in range(2))
     x, y = (3 * (a - a.mean()) / np.ptp(a) for a in (x, y))
-    slopes = np.exp(rng.normal(0, 1.0, size=knots))
+    slopes = np.exp(rng.normal(0, min(1.0, 1 / evenness), size=knots))
     return sq.Monotone(tuple(x), tuple(y), tuple(slopes), (0.05, 0.0))
 
 
@@ -129,3 +129,49 @@ def test_quantiles_of_states_and_of_columns_alone():
     shown = made.marginals([[0.0, 0.0]], missing=[False, True])
     with pytest.raises(sq.ParameterError, match="no row lacks variable 0"):
         shown.quantiles(0, [0.5])
+
+
+def grid_behind(transform):
+    """Points x, fine about every knot, and the widths that they stand for."""
+    t = torch.linspace(-12, 12, 120, dtype=torch.float64)
+    ends = torch.cat([transform.inverse(t), torch.tensor(transform.knots, dtype=torch.float64)])
+    return gauss_legendre(ends.unique(), 8)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6, -0.97])
+@pytest.mark.parametrize("seed", range(2))
+def test_means_of_products_of_two_and_three_columns_are_those_of_the_grid(seed, correlation):
+    """The third is not transformed: its mean given the others is linear, and a grid of two is enough."""
+    rng = np.random.default_rng(seed)
+    bends = [monotone(rng, 4, 5.0), monotone(rng, 7, 5.0)]
+    mean = torch.tensor(rng.normal(size=3))
+    widths = torch.tensor([0.8, 0.5, 0.7], dtype=torch.float64)
+    slopes = torch.tensor([0.4, -0.3], dtype=torch.float64)  # of the third beside the others
+    spread = torch.eye(3, dtype=torch.float64)
+    spread[0, 1] = spread[1, 0] = correlation
+    spread[2, :2] = spread[:2, 2] = spread[:2, :2] @ slopes
+    spread = spread * widths * widths[:, None]
+    family = sq.MultivariateGaussian.of(mean[None], spread[None], columns=(*bends, None))
+    made = sq.SquaredCircuit(sq.Circuit(sq.Input((0, 1, 2), family)), dtype=torch.float64).eval()
+
+    (x, w), (y, v) = (grid_behind(bend) for bend in bends)
+    (t, log_t), (s, log_s) = (bend.forward(points) for bend, points in zip(bends, (x, y), strict=True))
+    apart = torch.stack(torch.broadcast_tensors((t - mean[0])[:, None], s - mean[1]), dim=2)
+    inside = torch.linalg.inv(spread[:2, :2])
+    density = (-torch.einsum("xyi,ij,xyj->xy", apart, inside, apart) / 2).exp()
+    mass = density * log_t.exp()[:, None] * log_s.exp() * w[:, None] * v
+    assert (mass.sum() * inside.det().sqrt() / (2 * math.pi)).item() == pytest.approx(1, abs=1e-10)
+    product = mass / mass.sum() * torch.sigmoid(x)[:, None] * torch.tanh(y)
+    third = mean[2] + apart @ inside @ spread[:2, 2]
+
+    functions = {0: torch.sigmoid, 1: torch.tanh}
+    assert made.expectation(functions).item() == pytest.approx(product.sum().item(), abs=1e-9)
+    found = made.expectation({**functions, 2: lambda z: z}).item()
+    assert found == pytest.approx((product * third).sum().item(), abs=1e-9)
+
+
+def test_products_of_columns_that_are_nearly_functions_of_each_other_are_refused():
+    family = sq.MultivariateGaussian.of([[0.0, 0.0]], [[[1.0, 1 - 1e-9], [1 - 1e-9, 1.0]]])
+    made = sq.SquaredCircuit(sq.Circuit(sq.Input((0, 1), family)), dtype=torch.float64).eval()
+    with pytest.raises(sq.StructureError, match=r"strongly correlated.*average over samples"):
+        made.expectation({0: torch.sin, 1: torch.sin})

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
 import squircuit as sq
 from query_laws import DISCRETE, KINDS, lacking, models, random_mask
+from squircuit.families.quadrature import gauss_legendre
 
 
 def fine(circuit, variable):
@@ -83,3 +86,47 @@ def test_moments_and_expectations_of_products_are_the_enumerated_ones(name, data
         assert np.allclose(found[0, sorted(circuit.scope)], (p @ rows**k)[sorted(circuit.scope)], atol=1e-7)
     product = math.prod(f(rows[:, v]) for v, f in functions.items())
     assert model.expectation(functions).item() == pytest.approx(p @ product, abs=1e-7)
+
+
+FAMILIES = (
+    sq.Legendre(5, -1.0, 2.0),
+    sq.Fourier(5, period=4.0),
+    sq.Hermite(4),
+    sq.Bins(edges=(0.0, 0.5, 0.8, 2.0)),
+    sq.BSpline(5, 0.0, 1.0),
+    sq.Laguerre(3),
+    sq.Gaussian(2, loc=(-8.0, 8.0), scale=(0.05, 3.0)),
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+def test_quantiles_of_continuous_variables_are_where_the_integral_of_the_density_reaches_the_level(family):
+    """Given a state of another variable; integrals by a fine rule over the units of Definition 1."""
+    free = sq.Constraint.FREE
+    column = sq.Input(0, family, weight=sq.Parameter((2, family.size), free))
+    state = sq.Input(1, sq.Categorical(3), weight=sq.Parameter((2, 3), free))
+    circuit = sq.Circuit(sq.Sum(sq.Hadamard([column, state]), units=1)).initialise(seed=2)
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128).eval()
+    rows = torch.tensor([[0.0, 2.0], [0.5, 1.0], [0.5, 0.0]], dtype=torch.float64)
+    levels = [0.01, 0.3, 0.5, 0.95]
+    found = model.marginals(rows, missing=torch.tensor([[True, False], [False, False], [True, True]]))
+    quantiles = found.quantiles(0, levels)
+    assert quantiles[1].isnan().all()
+    ends = zip(circuit.domains[0].bounds, found.nodes[0][[0, -1]].tolist(), strict=True)
+    low, high = (node if math.isinf(bound) else bound for bound, node in ends)
+    for row, states in ((0, [2.0]), (2, [0.0, 1.0, 2.0])):
+        for level, end in zip(levels, quantiles[row].tolist(), strict=True):
+            jumps = [place for place in (-9.0, -8.0, -7.0, 0.5, 0.8) if low < place < high]
+            below = integral(model, [low, *(place for place in jumps if place < end), end], states)
+            above = integral(model, [end, *(place for place in jumps if place > end), high], states)
+            assert below / (below + above) == pytest.approx(level, abs=1e-10)
+
+
+def integral(model, ends, states):
+    """∫ p(x, s) dx between some points, summed over states s of the second variable."""
+    panels = torch.cat(
+        [torch.linspace(a, b, 200, dtype=torch.float64)[:-1] for a, b in itertools.pairwise(ends)]
+    )
+    x, w = gauss_legendre(torch.cat([panels, torch.tensor(ends[-1:], dtype=torch.float64)]), 6)
+    rows = np.stack([np.tile(x.numpy(), len(states)), np.repeat(states, len(x))], axis=1)
+    return float(oracle.density(model.circuit(), rows) @ np.tile(w.numpy(), len(states)))

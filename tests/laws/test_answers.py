@@ -118,6 +118,34 @@ def test_places_of_several_sizes_and_fixed_places_have_stacks_of_their_own():
     assert model.weights()["input3.loc"].item() != 0
 
 
+@pytest.mark.parametrize("constraint", ["semi-unitary", "free"])
+@pytest.mark.parametrize("names", ["xa", "ax", "abc", "cb", "a"])
+def test_roots_that_another_root_reads_answer_rows_with_masks_of_their_own(names, constraint):
+    """Of these ∫ ℓ_j ℓ_k* is asked above, and of the root itself ∫ |ℓ_k|², in rows that lack some or all."""
+    weights = [sq.Parameter(shape, constraint) for shape in [(2, 4), (2, 4), (2, 4), (2, 2), (1, 2)]]
+    inputs = [sq.Input(v, FOUR, weight=weights[v]) for v in range(2)]
+    first = sq.Sum(sq.Kronecker(inputs), weight=weights[2])
+    second = sq.Sum(first, weight=weights[3])
+    layers = {"a": first, "b": second, "c": sq.Sum(second, weight=weights[4])}
+    if "x" in names:  # a root that is an input layer
+        pair = sq.Input(0, sq.Categorical(16), 2, sq.Parameter((2, 16), constraint))
+        layers = {"x": pair, "a": sq.Sum(pair, 1, sq.Parameter((1, 2), constraint))}
+    circuit = sq.Circuit([layers[name] for name in names])
+    model = sq.SquaredCircuit(circuit, seed=3, dtype=torch.complex128).eval()
+    x = torch.arange(16)[:, None] if "x" in names else PAIRS
+    terms = torch.as_tensor(np.abs(oracle.amplitudes(model.circuit(), x.numpy())) ** 2)
+    table = (terms / terms.sum()).reshape(*[16] * (x.shape[1] == 1), *[4] * 2 * (x.shape[1] == 2), -1)
+    masks = torch.rand(16, x.shape[1], generator=torch.Generator().manual_seed(0)) < 0.6
+    found = model.log_prob(x, missing=masks).exp()
+    shares = model.component_log_prob(x, missing=masks).exp()
+    for row, mask, p, parts in zip(x, masks, found, shares, strict=True):
+        at = tuple(slice(None) if lacks else int(state) for state, lacks in zip(row, mask, strict=True))
+        units = table[at].reshape(-1, table.shape[-1]).sum(dim=0)
+        assert p.item() == pytest.approx(units.sum().item(), abs=1e-12)
+        expected = [part.sum().item() for part in units.split([root.units for root in circuit.roots])]
+        assert parts.tolist() == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_root_that_is_there_twice_answers_every_query():
     model = sq.SquaredCircuit(alternatives(), dtype=torch.complex128)
     root = trained(model, torch.optim.Adam(model.parameters(), 0.1)).circuit()

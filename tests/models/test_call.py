@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.models import density
+from squircuit.storage import memory
 
 X = torch.zeros(1, 16, dtype=torch.long)
 
@@ -72,3 +74,37 @@ def test_the_former_name_of_a_trusted_step_still_serves_and_says_the_new_one():
     model.stacks()[0].data.mul_(2)
     assert model.log_prob([[0, 1]]).requires_grad
     step.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("components", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_rows_in_blocks_have_the_densities_that_they_have_one_by_one(mixed, components, monkeypatch):
+    circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2, components=3)
+    if mixed:  # without sums, each unit has a scale of its own
+        layers = [sq.Input(v, sq.Categorical(2), 3, sq.Parameter((3, 2), "free")) for v in range(4)]
+        circuit = sq.Circuit(sq.Hadamard(layers))
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128)
+    every = torch.cartesian_prod(*[torch.arange(2)] * 4)
+    ask = model.component_log_prob if components else model.log_prob
+    alone = torch.cat([ask(row[None]) for row in every])
+    monkeypatch.setattr(density, "BLOCK_BYTES", 3 * 8 * model.plan.numbers_a_row)
+    sizes, blocks = [], density.Density._blocks
+    monkeypatch.setattr(
+        density.Density, "_blocks", lambda *given: [sizes.append(len(b)) or b for b in blocks(*given)]
+    )
+    with torch.no_grad():
+        assert torch.allclose(ask(every), alone, rtol=0, atol=1e-12)
+    assert sizes == [3, 3, 3, 3, 3, 1]
+    assert torch.allclose(ask(every), alone, rtol=0, atol=1e-12)
+    assert sizes[6:] == [16]
+
+
+def test_rows_whose_gradients_do_not_fit_into_memory_are_refused_with_a_fix(monkeypatch):
+    circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2)
+    model = sq.SquaredCircuit(circuit)
+    every = torch.cartesian_prod(*[torch.arange(2)] * 4)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1000)
+    with pytest.raises(sq.ParameterError, match=r"log_prob of 16 rows with gradients.*Fix: .*no_grad"):
+        model.log_prob(every)
+    with torch.no_grad():
+        assert model.log_prob(every).exp().sum().item() == pytest.approx(1, abs=1e-5)

@@ -9,6 +9,7 @@ from scipy import stats
 
 import oracle
 import squircuit as sq
+from squircuit.models.mixture import unmixed
 
 D = 4
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -70,6 +71,14 @@ def terms_of(circuit, absent=None):
     axes = tuple(np.flatnonzero(np.zeros(D) if absent is None else absent))
     marginal = np.broadcast_to(table.sum(axis=axes, keepdims=True), table.shape)
     return (marginal / table.sum()).reshape(2**D, -1)
+
+
+def test_a_mixture_taken_apart_has_the_densities_and_shares_of_its_members(models, mixed):
+    found = unmixed(mixed)
+    assert [share for share, _ in found] == pytest.approx(SHARES.tolist())
+    for (_, part), model in zip(found, models, strict=True):
+        p = oracle.density(model.circuit(), states()) / oracle.partition(model.circuit())
+        np.testing.assert_allclose(part.log_prob(states()).exp().detach(), p, atol=1e-12)
 
 
 def test_terms_of_rows_that_lack_different_variables(mixed):

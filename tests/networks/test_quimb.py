@@ -193,7 +193,7 @@ def test_without_quimb_the_error_says_what_to_install(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r"install squircuit\[networks\]"):
+    with pytest.raises(ImportError, match=r"install .squircuit\[networks\]"):
         to_quimb(from_mps([np.ones(2)]))
 
 

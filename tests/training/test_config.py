@@ -13,7 +13,7 @@ REFUSED = {
     "lr=nan. Fix": {"lr": math.nan},
     "progress=1. Fix: pass True or False": {"progress": 1},
     "optimiser='sgd'. Fix: pass one of auto, adam, .*polar": {"optimiser": "sgd"},
-    "unit='bit'. Fix: pass one of auto, bits, nats": {"unit": "bit"},
+    "unit='bit'. Fix: did you mean 'bits'. Known are auto, bits, nats": {"unit": "bit"},
     "average=1.0": {"average": 1.0},
     "valid_fraction=1.5": {"valid_fraction": 1.5},
 }

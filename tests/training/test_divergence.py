@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.data.share import Share
 from squircuit.training.evaluation import weights_of
 from squircuit.training.loop import DivergedWarning
 
@@ -119,7 +120,7 @@ def test_a_batch_without_a_known_cell_has_loss_0(monkeypatch):
     before, missing = weights_of(model), np.ones((8, 4), dtype=bool)
     steps = sq.training.steps.Steps(model, sq.TrainingConfig(lr=0.1, optimiser="polar"))
     batch = sq.data.Rows(torch.zeros(8, 4, dtype=torch.int64), torch.from_numpy(missing))
-    assert steps(batch, 1.0).tolist() == [0.0, 0.0]
+    assert steps(Share().part(batch), 1.0).tolist() == [0.0, 0.0, 1.0]
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
 
 

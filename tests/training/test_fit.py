@@ -125,7 +125,7 @@ def test_the_average_of_weights_is_the_recursion_and_its_retraction_is_semi_unit
     steps = Steps(model, sq.TrainingConfig(optimiser="polar", lr=0.3))
     average, expected = Average(model, 0.8), weights_of(model)
     for step in range(8):
-        steps(next(open_data(model, x, x, sq.TrainingConfig()).train.batches(32, step, 0)), 1.0)
+        steps(next(open_data(model, x, x, sq.TrainingConfig()).train.parts(32, step, 0)), 1.0)
         average.update(step)
         decay = min(0.8, (1 + step) / (10 + step))
         expected = {n: decay * expected[n] + (1 - decay) * w for n, w in weights_of(model).items()}

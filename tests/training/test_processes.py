@@ -30,7 +30,7 @@ def found_by(folder, size, *cases):
         subprocess.Popen([*words, str(rank), str(size), str(folder), *cases], env=env) for rank in range(size)
     ]
     try:
-        assert [process.wait(timeout=240) for process in ranks] == [0] * size
+        assert [process.wait(timeout=600) for process in ranks] == [0] * size
     finally:
         for process in ranks:
             process.kill()
@@ -56,7 +56,8 @@ def assert_close(some, other):
 def assert_trained_as_alone(found, name):
     """Each process, sharing the optimiser's work or not, has the weights that one process finds."""
     alone = together.trained(name)
-    for way in (name, f"{name}, sharded"):
+    ways = (name, f"{name}, sharded", *[f"{name}, weights"] * (name in together.SPREAD))
+    for way in ways:
         for each in found:
             assert_close(each[way], alone)
         assert len({str(each[way][1]) for each in found}) == 1
@@ -70,12 +71,32 @@ def test_the_steps_of_several_processes_are_those_of_one(found, name):
     assert_trained_as_alone(found[0], name)
 
 
+def assert_streamed_as_alone(found, name, folder):
+    """Each process has the weights that one process finds, and has read its part of what that reads."""
+    size, (*alone, whole) = len(found), together.streamed(name, folder)
+    for each in found:
+        assert_close(each[name][:3], alone)
+    for rows, of_all in whole.items():
+        read = [each[name][3][rows] for each in found]
+        assert sum(read) == of_all == 3 * rows
+        assert max(read) <= 3 * (rows / size + 6)
+
+
+@pytest.mark.parametrize("name", together.SOURCES)
+def test_of_data_that_is_read_while_training_each_process_reads_its_part_and_the_steps_are_those_of_one(
+    found, name, tmp_path
+):
+    assert_streamed_as_alone(found[0], name, tmp_path)
+
+
 @pytest.mark.slow
 def test_the_steps_of_four_processes_are_those_of_one(tmp_path):
     cases = ("a batch that does not divide", "gaps", "free", "tied", "mixture")
     found = found_by(tmp_path, 4, *cases)
     for name in cases:
         assert_trained_as_alone(found, name)
+    for name in ("Parquet", "data set of random rows", "loader"):
+        assert_streamed_as_alone(found, name, tmp_path)
 
 
 def test_a_part_without_a_known_cell_teaches_nothing_and_all_go_on_together(found):
@@ -103,7 +124,7 @@ def test_a_signal_to_one_stops_all_in_the_same_step_and_the_run_goes_on_as_if_it
     assert all(each["interrupted"][0] == ends[0]["interrupted"][0] for each in ends)
     alone = together.trained("average, early stopping")
     for each in ends:
-        for way in ("resumed", "resumed whole", "resumed, sharded"):
+        for way in ("resumed", "resumed whole", "resumed, sharded", "resumed from parts", "resumed, weights"):
             assert_close(each[way], alone)
     files = {path.name for path in (folder / "run").iterdir()}
     assert files == {"config.json", "history.jsonl", "checkpoint.safetensors", "best.safetensors"}
@@ -121,6 +142,9 @@ def test_a_run_that_is_resumed_by_as_many_processes_ends_bit_for_bit_as_if_it_ha
             torch.equal(each["resumed, sharded"][1][name], weight) for name, weight in whole[1].items()
         )
         assert each["resumed"][0] == each["average, early stopping"][0]
+        whole = each["average, early stopping, weights"]
+        assert each["resumed, weights"][0] == whole[0]
+        assert all(torch.equal(each["resumed, weights"][1][n], weight) for n, weight in whole[1].items())
 
 
 def test_what_several_processes_sharing_the_optimiser_have_saved_one_goes_on_with(found):
@@ -136,6 +160,25 @@ def test_each_process_holds_its_share_of_the_optimisers_state_and_all_together_h
     held = [each[name][0] for each in found[0]]
     assert sum(held) == whole
     assert max(held) <= whole / SIZE + entry
+
+
+def test_each_process_holds_its_share_of_weights_and_gradients_and_the_model_is_whole_for_callbacks(found):
+    """Of stacks of 16, 8, 4, 2 matrices half each; only the root's single one is whole in both."""
+    made = together.model(d=16)
+    root = together.nbytes(made.get_parameter(made.plan.stacks[-1].name))
+    (whole, _), _ = found[0][0]["held"]["none"], None
+    for each in found[0]:
+        assert each["held"]["weights"] == [(whole - root) / SIZE + root] * 2
+    asked = []
+    made = together.model()
+    calls = [lambda _: asked.append(made.log_prob(together.coins()).mean().item())]
+    sq.fit(made, together.coins(), callbacks=calls, **together.QUICK)
+    assert found[0][0]["asked"][0] == pytest.approx(asked, abs=1e-10)
+    for each in found[0]:
+        assert each["asked"][1:] == (
+            pytest.approx(made.log_prob(together.coins()).mean().item(), abs=1e-10),
+            False,
+        )
 
 
 def test_what_one_process_alone_has_been_given_is_said_by_it_and_ends_all(found):
@@ -165,6 +208,15 @@ def test_what_process_0_cannot_write_ends_all_with_one_clear_line(found):
         others
     )
     for each in found[0]:
+        for name in ("gaps in parts", "few gaps in parts", "gaps to validate"):
+            assert each[name] == (
+                "DataError: weights in parts are trained with rows that lack nothing, and some cells are "
+                "missing. Fix: shard='optimiser', or fill the cells before."
+            )
+        assert each["small batches"] == (
+            f"DataError: train: a batch of 1 row has none for each of {SIZE} processes. "
+            "Fix: larger batches, or fewer processes."
+        )
         assert each["small batch"] == (
             f"ParameterError: batch=1 has no row for each of {SIZE} processes. Fix: a larger batch."
         )

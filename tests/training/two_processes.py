@@ -11,8 +11,10 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import distributed
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import squircuit as sq
 from squircuit.training.defaults import resolve
@@ -64,6 +66,10 @@ CASES = {
     "weights and gaps": (model, lambda: coins(gaps=0.3), {"weights": torch.arange(180) % 5}),
     "noise": (lambda: model(family=sq.Hermite(4), d=3), points, {"jitter": 0.2}),
 }
+
+
+SPREAD = ("a batch that does not divide", "free", "pogo", "average, early stopping", "mixture", "noise")
+"""Those that are trained with weights in parts, too."""
 
 
 def trained(name, **more):
@@ -121,9 +127,109 @@ def state_bytes(processes, **options):
     config = sq.TrainingConfig(optimiser="auto", lr=0.1, **options)
     config = resolve(config, made, open_data(made, coins()[:, :1].expand(-1, 16), None, config).train)
     steps = Steps(made, config, processes)
-    steps(sq.data.Rows(torch.zeros(8, 16, dtype=torch.int64)), 1.0)
+    steps(processes.share.part(sq.data.Rows(torch.zeros(8, 16, dtype=torch.int64))), 1.0)
     held = [value for state in steps.optimiser.state.values() for value in state.values() if value.ndim]
     return sum(map(nbytes, held)), 2 * max(nbytes(p[:1]) for p in made.parameters())
+
+
+class Counted(Dataset):
+    """Rows that are changed at random as they are read, by random numbers of torch where it is wished."""
+
+    def __init__(self, x, changes=False):
+        self.x, self.changes, self.read = x, changes, 0
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, number):
+        self.read += 1
+        return (self.x[number] + (torch.rand(4) < 0.1) * self.changes) % 2
+
+
+class Flow(IterableDataset):
+    """Rows that come one after the other, and that nobody can ask for by number."""
+
+    def __iter__(self):
+        return iter(coins())
+
+
+def parquet(folder):
+    """Two files of groups of 20 rows, read three groups at a time; the rows are in memory with gaps."""
+    from pyarrow import parquet, table
+
+    for number, rows in enumerate(coins(gaps=0.2).split(100)):
+        path, new = folder / f"{number}.parquet", folder / f"{number}.{os.getpid()}"
+        parquet.write_table(table({str(i): rows[:, i].numpy() for i in range(4)}), new, row_group_size=20)
+        new.replace(path)
+    return sq.data.Batches(f"{folder}/?.parquet", batch=30, window=3)
+
+
+def npy(folder):
+    np.save(folder / f"{os.getpid()}.npy", coins().numpy())
+    return folder / f"{os.getpid()}.npy"
+
+
+SOURCES = {
+    "mapped": npy,
+    "Parquet": parquet,
+    "weighted stream": lambda _: sq.data.Batches(coins().numpy(), batch=30, weights=np.arange(180) % 5),
+    "data set": lambda _: Counted(coins()),
+    "data set of random rows": lambda _: Counted(coins(), changes=True),
+    "loader": lambda _: DataLoader(Counted(coins()), batch_size=30, shuffle=True),
+    "loader with workers": lambda _: DataLoader(TensorDataset(coins()), 30, shuffle=True, num_workers=2),
+    "loader with a generator": lambda _: DataLoader(
+        TensorDataset(coins()), 30, shuffle=True, generator=torch.Generator().manual_seed(1)
+    ),
+    "loader of an iterable": lambda _: DataLoader(Flow(), batch_size=30),
+}
+"""Data that is read while training; validation is by a loader that ends with a smaller batch."""
+
+
+def streamed(name, folder):
+    """Losses, weights and the end, as `trained` has them, and how many rows were read in the epochs."""
+    source, made = SOURCES[name](folder), model()
+    valid = DataLoader(Counted(coins(61)), batch_size=15)
+    sets = {180: getattr(source, "dataset", source), 61: valid.dataset}
+    counted = {rows: each for rows, each in sets.items() if isinstance(each, Counted)}
+    ordinary = Loop.run
+
+    def run(loop):
+        for each in counted.values():
+            each.read = 0  # what was looked at before does not count
+        return ordinary(loop)
+
+    Loop.run = run
+    try:
+        history = sq.fit(made, source, valid, **QUICK)
+    finally:
+        Loop.run = ordinary
+    rows = [(row.epoch, row.step, row.train, row.valid, row.log_z) for row in history.rows]
+    read = {rows: each.read for rows, each in counted.items()}
+    return rows, {n: p.detach() for n, p in made.named_parameters()}, history.stopped, read
+
+
+def asked(rank):
+    """What a callback finds, and the model after the training, which is whole again."""
+    made, found = model(), []
+    calls = [lambda _: found.append(made.log_prob(coins()).mean().item())]
+    sq.fit(made, coins(), callbacks=calls, shard="weights", **QUICK)
+    return found, made.log_prob(coins()).mean().item(), made.is_spread
+
+
+def held(processes):
+    """Bytes of weights and gradients between a backward pass and a step, whole and in parts."""
+    found = {}
+    for shard in ("none", "weights"):
+        made = model(d=16)
+        steps = Steps(made, sq.TrainingConfig(optimiser="polar", lr=0.1, shard=shard), processes)
+        ordinary = steps._update
+        steps._update = lambda made=made, shard=shard, ordinary=ordinary: (
+            found.update({shard: [(nbytes(p), nbytes(p.grad)) for p in made.parameters()]}),
+            ordinary(),
+        )
+        steps(processes.share.part(sq.data.Rows(torch.zeros(8, 16, dtype=torch.int64))), 1.0)
+        found[shard] = [sum(column) for column in zip(*found[shard], strict=True)]
+    return found
 
 
 def nbytes(tensor):
@@ -136,6 +242,9 @@ def mistakes(rank, folder):
     distributed.barrier()
     other = model(d=4, seed=1, tie=0)
     beyond = torch.where(torch.arange(180)[:, None] == 7, 2, coins()) if rank else coins()
+    hole = torch.where((torch.arange(180) == 7)[:, None], torch.nan, coins())
+    uneven = DataLoader(Counted(coins()), batch_sampler=[range(30), [0], range(30)])
+    few = {name: value for name, value in QUICK.items() if name != "batch"}
     calls = {
         "no folder": lambda: trained("gaps", run=folder / "file" / "run"),
         "small batch": lambda: trained("gaps", batch=1),
@@ -143,6 +252,10 @@ def mistakes(rank, folder):
         "no option": lambda: trained("gaps", **({"epoch": 3} if rank else {})),
         "other data": lambda: sq.fit(model(), coins(180 - rank), **QUICK),
         "bad data": lambda: sq.fit(model(), beyond, **QUICK),
+        "gaps in parts": lambda: trained("gaps", shard="weights"),
+        "few gaps in parts": lambda: sq.fit(model(), hole, coins(), shard="weights", **QUICK),
+        "gaps to validate": lambda: sq.fit(model(), coins(), hole, shard="weights", **QUICK),
+        "small batches": lambda: sq.fit(model(), uneven, **few),
         "another model": lambda: sq.fit(other if rank else model(), coins(), **QUICK),
     }
     return {name: refused(call) for name, call in calls.items()}
@@ -153,6 +266,9 @@ def main(rank, size, folder, cases):
     distributed.init_process_group("gloo", store, rank=rank, world_size=size)
     found = {name: trained(name) for name in cases}
     found |= {f"{name}, sharded": trained(name, shard="optimiser") for name in cases}
+    found |= {f"{name}, weights": trained(name, shard="weights") for name in cases if name in SPREAD}
+    sources = SOURCES if cases == list(CASES) else ("Parquet", "data set of random rows", "loader")
+    found |= {name: streamed(name, folder) for name in sources}
     if cases == list(CASES):
         processes = sq.training.Distributed()
         found["mostly unknown"] = trained("mostly unknown")
@@ -162,6 +278,11 @@ def main(rank, size, folder, cases):
         found["interrupted, sharded"] = interrupted(rank, size, folder / "shards", shard="optimiser")
         found["resumed whole"] = gone_on_with(folder / "shards", rank)
         found["resumed, sharded"] = gone_on_with(folder / "shards", rank, shard="optimiser")
+        found["interrupted, weights"] = interrupted(rank, size, folder / "parts", shard="weights")
+        found["resumed from parts"] = gone_on_with(folder / "parts", rank)
+        found["resumed, weights"] = gone_on_with(folder / "parts", rank, shard="weights")
+        found["asked"] = asked(rank)
+        found["held"] = held(processes)
         found["bytes"] = state_bytes(processes, shard="optimiser")
         found["bytes, free"] = state_bytes(processes, shard="optimiser", free=True)
         found |= mistakes(rank, folder)

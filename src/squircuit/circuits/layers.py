@@ -15,22 +15,28 @@ A *scalar* circuit (Def. 1 of the paper) is one in which every layer has a singl
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from squircuit.circuits.parameter import Constraint, Parameter, as_tensor
-from squircuit.errors import ParameterError, StructureError, is_whole
+from squircuit.circuits.arguments import (
+    Weight,
+    as_count,
+    as_variables,
+    check_family,
+    family_parameters,
+    input_weight,
+    over,
+    sum_weight,
+)
+from squircuit.circuits.parameter import Parameter
+from squircuit.errors import ParameterError, StructureError
 from squircuit.families import Family, InputFunctions
 from squircuit.regions.scope import Scope, describe
-
-Weight: TypeAlias = Parameter | Tensor | None
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -108,16 +114,16 @@ class Input(Layer):
         first_row: int = 0,
         parameters: Mapping[str, Parameter | Tensor] | None = None,
     ) -> None:
-        places = _as_variables(variables)
-        where = _over(places)
-        units = None if units is None else _as_count(units, f"{where}: units")
-        _check_family(where, places, family)
-        mixing = _input_weight(where, family, units, weight)
+        places = as_variables(variables)
+        where = over(places)
+        units = None if units is None else as_count(units, f"{where}: units")
+        check_family(where, places, family)
+        mixing = input_weight(where, family, units, weight)
         if units is None:
             units = family.size if mixing is None else mixing.shape[0] - first_row
         self._set(inputs=(), scope=frozenset(places), units=units, variables=places, family=family)
         self._set(weight=mixing, first_row=first_row)
-        self._set(parameters=_family_parameters(family, parameters or {}))
+        self._set(parameters=family_parameters(family, parameters or {}))
         self._check()
 
     @property
@@ -217,11 +223,11 @@ class Sum(Layer):
         self, inputs: Layer | Sequence[Layer], units: int | None = None, weight: Weight = None
     ) -> None:
         layers = _as_layers("sum", inputs)
-        units = None if units is None else _as_count(units, "sum layer: units")
+        units = None if units is None else as_count(units, "sum layer: units")
         self._set(
             inputs=layers, scope=frozenset().union(*(layer.scope for layer in layers)), units=units or 0
         )
-        parameter = _sum_weight(self, units, weight)
+        parameter = sum_weight(self.label, self.input_units, units, weight)
         self._set(units=parameter.shape[0], weight=parameter)
         if parameter.shape[1] != self.input_units:
             raise StructureError(
@@ -325,133 +331,3 @@ def _as_layers(kind: str, inputs: Layer | Sequence[Layer]) -> tuple[Layer, ...]:
                 ". Fix: pass Input, Sum, Hadamard or Kronecker layers."
             )
     return layers
-
-
-def _as_variables(value: Any) -> tuple[int, ...]:
-    """One variable, or those of a block, which are distinct."""
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return (_as_variable(value),)
-    variables = tuple(_as_variable(item) for item in value)
-    if not variables or len(set(variables)) < len(variables):
-        raise ParameterError(
-            f"input layer: the variables of a block are distinct, got {value!r}. Fix: name each once."
-        )
-    return variables
-
-
-def _over(variables: tuple[int, ...]) -> str:
-    """How messages speak of an input layer that is being made."""
-    if len(variables) == 1:
-        return f"input layer over variable {variables[0]}"
-    return f"input layer over variables {', '.join(map(str, variables))}"
-
-
-def _check_family(where: str, variables: tuple[int, ...], family: Any) -> None:
-    if not isinstance(family, InputFunctions):
-        raise ParameterError(
-            f"{where}: {family!r} is not a family of functions. Fix: pass one, such as sq.Categorical(4)."
-        )
-    if len(variables) != family.dimension:
-        name = type(family).__name__
-        raise ParameterError(
-            f"{where}: {name} has functions of {family.dimension} variable{'s' * (family.dimension > 1)}"
-            f". Fix: pass {family.dimension} of them, or a family of {len(variables)}."
-        )
-
-
-def _as_variable(value: Any) -> int:
-    """A whole number ≥ 0, also one of numpy's."""
-    if not is_whole(value, 0):
-        raise ParameterError(
-            f"input layer: variable must be an integer from 0, got {value!r}"
-            ". Fix: pass the number of a column."
-        )
-    return int(value)
-
-
-def _as_count(value: Any, what: str) -> int:
-    """A whole number ≥ 1, also one of numpy's."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = 0
-    if isinstance(value, bool) or count < 1:
-        raise ParameterError(
-            f"{what} must be ≥ 1 and a whole number, got {value!r}. Fix: pass a whole number from 1."
-        )
-    return count
-
-
-def _as_parameter(weight: Any) -> Parameter:
-    """A plain tensor or array becomes a free parameter with that value."""
-    if isinstance(weight, Parameter):
-        return weight
-    weight = as_tensor(weight, "a weight")
-    return Parameter(tuple(weight.shape), Constraint.FREE, is_complex=weight.is_complex(), value=weight)
-
-
-def _input_weight(where: str, family: InputFunctions, units: int | None, weight: Weight) -> Parameter | None:
-    if weight is not None:
-        parameter = _as_parameter(weight)
-        if len(parameter.shape) != 2:
-            raise ParameterError(
-                f"{where}: weight must be a matrix, got {parameter.shape}"
-                ". Fix: pass one of shape (units, functions)."
-            )
-        return parameter
-    if units is None:
-        return None
-    if not family.is_orthonormal:
-        return Parameter((units, family.size), Constraint.FREE)
-    if units > family.size:
-        raise StructureError(
-            "orthonormal (U1)",
-            where,
-            f"{units} orthonormal functions do not fit in a basis of {family.size}",
-            f"use units ≤ {family.size}, or a larger family",
-        )
-    return Parameter((units, family.size))
-
-
-def _family_parameters(
-    family: InputFunctions, given: Mapping[str, Parameter | Tensor]
-) -> Mapping[str, Parameter]:
-    initial = family.parameters()
-    unknown = set(given) - set(initial)
-    if unknown:
-        raise ParameterError(
-            f"{type(family).__name__} has parameters {sorted(initial)}, not {sorted(unknown)}"
-            ". Fix: use the names that it has."
-        )
-    made = {
-        name: _as_parameter(given[name])
-        if name in given
-        else Parameter(tuple(value.shape), Constraint.FREE, is_complex=False, value=value)
-        for name, value in initial.items()
-    }
-    return MappingProxyType(made)
-
-
-def _sum_weight(layer: Sum, units: int | None, weight: Weight) -> Parameter:
-    if weight is not None:
-        parameter = _as_parameter(weight)
-        if len(parameter.shape) != 2:
-            raise ParameterError(
-                f"{layer.label}: weight must be a matrix, got shape {parameter.shape}"
-                ". Fix: pass one of shape (units, inputs)."
-            )
-        if units is not None and units != parameter.shape[0]:
-            raise ParameterError(
-                f"{layer.label}: units={units}, but its weight has {parameter.shape[0]} rows"
-                ". Fix: leave units out, or pass as many as there are rows."
-            )
-        return parameter
-    units = 1 if units is None else units
-    if units > layer.input_units:
-        raise StructureError(
-            "semi-unitary (U3)",
-            layer.label,
-            f"{units} units cannot have orthonormal rows over {layer.input_units} inputs",
-            f"use units ≤ {layer.input_units}, or weight=Parameter(…, constraint='free')",
-        )
-    return Parameter((units, layer.input_units))

@@ -11,7 +11,8 @@ import typer
 from squircuit.errors import ParameterError
 
 DATA_SETS = (
-    "mnist", "fashion-mnist", "nltcs", "plants", "baudio", "dna", "digits", "ring", "spinner", "spiral",
+    "mnist", "fashion-mnist", "cifar10", "cifar10-ycocg", "nltcs", "plants", "baudio", "dna", "digits",
+    "ring", "spinner", "spiral",
 )  # fmt: skip
 """What `squircuit.data.names` lists, for shells, which do not wait until torch is imported."""
 

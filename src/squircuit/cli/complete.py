@@ -65,7 +65,8 @@ def complete(
         filled = _filled(opened, masked, method, count, seed)  # (m, n, d)
     flat = filled.transpose(0, 1).flatten(0, 1)
     exact = _unrounded(opened, masked.missing, method).repeat_interleave(count, dim=0)
-    values, cells = decoded(opened, flat, exact), int(masked.missing.sum())
+    values, schema = decoded(opened, flat, exact), schema_of(opened)
+    cells = int(schema.table_mask(masked.missing.cpu().numpy()).sum())
     if out is not None and is_picture(out):
         write_completions(out, opened, found.x, masked.missing, filled)
     elif not (as_json and is_standard(out)):
@@ -73,7 +74,7 @@ def complete(
     if not is_standard(out):
         report.say(f"filled {cells} cells\nsaved  {out}")
     saved = None if is_standard(out) else str(out)
-    report.end({"columns": list(schema_of(opened).names), "rows": values, "filled": cells, "saved": saved})
+    report.end({"columns": list(schema.table_names), "rows": values, "filled": cells, "saved": saved})
 
 
 def _require_method(method: str, count: int) -> None:

@@ -52,7 +52,8 @@ def write_completed(
         form: of CSV.
         safe: put ' before texts that a spreadsheet would take for a formula.
     """
-    schema, gaps = schema_of(model), missing.cpu().numpy()
+    schema = schema_of(model)
+    gaps = schema.table_mask(missing.cpu().numpy())
     ending = "" if out is None or is_standard(out) else out.suffix.lower()
     if isinstance(source, CsvSource) and ending not in (".npy", *ARROW):
         write_bytes(out, _completed_text(source, schema, values, gaps, safe))
@@ -74,7 +75,12 @@ def _completed_text(source: CsvSource, schema: Schema, values: Words, gaps: Mask
         places = np.flatnonzero(own).tolist()
         versions = values[row * times : (row + 1) * times]
         filled.append([{positions[v]: _safe(version[v], safe) for v in places} for version in versions])
-    texts = {position for position, column in zip(positions, schema.columns, strict=True) if column.is_text}
+    of_dates = {one.name for one in schema.calendars}
+    texts = {
+        position
+        for position, name in zip(positions, schema.table_names, strict=True)
+        if name in of_dates or schema.columns[schema.variables(name)[0]].is_text
+    }
 
     def mark(position: int, cell: str) -> str:
         return str(harmless(cell) if position in texts else escaped(cell))
@@ -89,7 +95,7 @@ def _completed_table(source: ArrowSource, schema: Schema, values: Words, gaps: M
     table = whole.take(np.repeat(np.arange(len(gaps)), times))
     many = np.repeat(gaps, times, axis=0)
     changed = {}
-    for v, name in enumerate(schema.names if source.named else source.names):
+    for v, name in enumerate(schema.table_names if source.named else source.names):
         if many[:, v].any():
             cells = table.column(name).to_pylist()
             for row in np.flatnonzero(many[:, v]).tolist():
@@ -100,7 +106,7 @@ def _completed_table(source: ArrowSource, schema: Schema, values: Words, gaps: M
 
 def _positions(source: Source, schema: Schema) -> list[int]:
     """The positions in a file of the columns of a model."""
-    return source.positions(schema.names if source.named else source.names)
+    return source.positions(schema.table_names if source.named else source.names)
 
 
 def _safe(cell: Any, safe: bool) -> Any:

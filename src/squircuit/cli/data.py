@@ -9,7 +9,7 @@ import typer
 from squircuit.cli.arguments import pairs
 from squircuit.cli.reading import described, form_of, open_data
 from squircuit.cli.report import FAILED, Report
-from squircuit.data import Dataset, Schema, data_folder, load, names, verify
+from squircuit.data import Dataset, Schema, Table, data_folder, load, names, verify
 from squircuit.data.registry import BINARY, FILES, IMAGES
 from squircuit.data.schema import aligned
 from squircuit.data.synthetic import GENERATORS
@@ -70,7 +70,7 @@ def show(
     report = Report(as_json)
     form = form_of(header, delimiter, encoding)
     source = open_data(file, pairs(columns or [], "--columns"), form)
-    schema = Schema(source.columns)
+    schema = source.schema if isinstance(source, Table) else Schema(source.columns)
     rows = len(source.train) if isinstance(source, Dataset) else len(source)
     report.say(f"{file}: {rows} rows\n{described(schema)}")
     report.end({"file": file, "rows": rows, "shape": list(source.shape), **schema.to_dict()})

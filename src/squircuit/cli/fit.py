@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, final
 
-import numpy as np
+import torch
 import typer
-from numpy.typing import NDArray
 
 from squircuit.cli.arguments import pairs
+from squircuit.cli.classes import accuracy_of, by_class, labelled
 from squircuit.cli.machine import chosen_device
 from squircuit.cli.options import Options, options
 from squircuit.cli.reading import (
     STANDARD,
+    Form,
     described,
     form_of,
     is_streamed,
@@ -28,6 +30,7 @@ from squircuit.cli.reading import (
 )
 from squircuit.cli.report import FAILED, INTERRUPTED, Report, plain
 from squircuit.cli.score import score_text, scored
+from squircuit.cli.together import Launched
 from squircuit.cli.writing import require_place
 from squircuit.data import Batches, Dataset, Schema, Table, names, read
 from squircuit.data.weights import Weights, weight_column
@@ -42,115 +45,213 @@ from squircuit.training.intake import stream_batch
 from squircuit.training.loop import DivergedWarning
 
 
-def fit(
-    *,
-    context: typer.Context,
-    data: str,
-    out: Path | None,
-    valid: str | None,
-    run: Path | None,
-    resume: bool,
-    config: Path | None,
-    preset: str | None,
-    set_: list[str] | None,
-    units: int | None,
-    epochs: int | None,
-    lr: float | None,
-    batch: int | None,
-    seed: int | None,
-    device: str,
-    columns: list[str] | None,
-    weights: str | None,
-    stream: bool,
-    minutes: float | None,
-    header: bool | None,
-    delimiter: str | None,
-    encoding: str | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+@final
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of the command: its words, named as :mod:`squircuit.cli.commands.fit` declares them."""
+
+    context: typer.Context
+    data: str
+    out: Path | None
+    valid: str | None
+    run: Path | None
+    resume: bool
+    config: Path | None
+    preset: str | None
+    set_: list[str] | None
+    units: int | None
+    epochs: int | None
+    lr: float | None
+    batch: int | None
+    seed: int | None
+    device: str
+    columns: list[str] | None
+    weights: str | None
+    stream: bool
+    classes: bool
+    minutes: float | None
+    header: bool | None
+    delimiter: str | None
+    encoding: str | None
+    quiet: bool
+    as_json: bool
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """Options of the model and of its training, by name."""
+        flags = {name: getattr(self, name) for name in ("units", "epochs", "lr", "batch", "seed")}
+        given = {name: str(value) for name, value in flags.items() if value is not None}
+        return pairs(self.set_ or [], "--set") | given
+
+    @cached_property
+    def form(self) -> Form:
+        return form_of(self.header, self.delimiter, self.encoding)
+
+    @cached_property
+    def chosen(self) -> Options:
+        return options(self.data, self.preset, self.config, self.texts)
+
+    @property
+    def training(self) -> TrainingConfig:
+        chosen = self.chosen.training
+        return replace(chosen, progress=chosen.progress and not self.quiet)
+
+    @property
+    def launched(self) -> Launched | None:
+        found: Launched | None = self.context.obj["launched"]
+        return found
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.launched is None or self.launched.rank == 0
+
+    @cached_property
+    def place(self) -> torch.device:
+        return chosen_device(self.device) if self.launched is None else self.launched.join(self.device)
+
+    @property
+    def wants_circuit(self) -> bool:
+        """One circuit was asked for, by some option of it or of its training."""
+        return bool(set(self.texts) - {"seed"} or self.config or self.preset or self.run)
+
+    @property
+    def words(self) -> str:
+        """The whole command, as the file of the model tells it."""
+        text: str = self.context.obj["command"]
+        return text
+
+
+class Opened(NamedTuple):
+    """The rows that a call is about."""
+
+    source: Dataset | Table  #: all of them, or of a stream a sample
+    streamed: bool
+    counts: Weights | None  #: how much each row counts
+    held: Table | None  #: rows of validation, of a file of their own
+    held_counts: Weights | None
+
+
+def fit(**words: Any) -> None:
     """The work of the command `fit`, see :mod:`squircuit.cli.commands`."""
-    report = Report(as_json)
-    flags = {"units": units, "epochs": epochs, "lr": lr, "batch": batch, "seed": seed}
-    texts = pairs(set_ or [], "--set") | {k: str(v) for k, v in flags.items() if v is not None}
-    form = form_of(header, delimiter, encoding)
-    chosen, launched = options(data, preset, config, texts), context.obj["launched"]
-    training = replace(chosen.training, progress=chosen.training.progress and not quiet)
-    place = chosen_device(device) if launched is None else launched.join(device)
-    is_first = launched is None or launched.rank == 0  # who alone writes
-    if is_first:
-        require_place(out, (".safetensors",) if out and out.suffix else ())
-    if resume and run is None:
+    call = Call(**words)
+    report = Report(call.as_json)
+    _require_usable(call)
+    opened, file = _open(call)
+    source = opened.source
+    report.say(f"{_name(source)}{' looked at, all streamed' * opened.streamed}\n{described(_schema(source))}")
+    is_table = isinstance(source, Table) and len(source.shape) == 1
+    if is_table and not (opened.streamed or call.wants_circuit):
+        _search(call, opened, file, report)
+    else:
+        _train(call, opened, file, report)
+
+
+def _require_usable(call: Call) -> None:
+    """Refuse words that cannot be, before any data is read."""
+    _ = call.texts, call.form, call.chosen, call.place
+    if call.is_first:
+        require_place(call.out, (".safetensors",) if call.out and call.out.suffix else ())
+    if call.resume and call.run is None:
         raise ParameterError("--resume needs the folder of the run. Fix: --run FOLDER.")
-    if valid is not None:
-        require_path(valid)
-    if run is not None and is_first:
-        RunFolder(run).require_usable()
-    wishes, streamed = _wishes(pairs(columns or [], "--columns"), weights, data), is_streamed(data, stream)
-    content = place_of(data)  # standard input is read once
-    counts, valid_counts = (
-        None if weights is None or file is None else weight_column(file, weights, **form._asdict())
-        for file in (content, valid)
+    if call.valid is not None:
+        require_path(call.valid)
+    if call.run is not None and call.is_first:
+        RunFolder(call.run).require_usable()
+
+
+def _open(call: Call) -> tuple[Opened, Path]:
+    """The data, and the file for the model, which can be written."""
+    wishes = _wishes(pairs(call.columns or [], "--columns"), call.weights, call.data)
+    known = labelled(call.data, wishes) if call.classes else None
+    streamed, content = is_streamed(call.data, call.stream), place_of(call.data)  # which is read once
+    counts, held_counts = (
+        None
+        if call.weights is None or file is None
+        else weight_column(file, call.weights, **call.form._asdict())
+        for file in (content, call.valid)
     )
-    source = sample_of(data, wishes) if streamed else open_data(data, wishes, form, content)
-    file = out or _new_file("model" if data == STANDARD else data, resume or not is_first)
-    if is_first:
+    source: Dataset | Table | None = known or (sample_of(call.data, wishes) if streamed else None)
+    source = source or open_data(call.data, wishes, call.form, content)
+    stem = "model" if call.data == STANDARD else call.data
+    file = call.out or _new_file(stem, call.resume or not call.is_first)
+    if call.is_first:
         require_place(file)
-    held = None if valid is None else read(valid, None, _schema(source), *form)
-    report.say(f"{_name(source)}{' looked at, all streamed' * streamed}\n{described(_schema(source))}")
-    wants_circuit = bool(set(texts) - {"seed"} or config or preset or run)
-    if isinstance(source, Table) and len(source.shape) == 1 and not (streamed or wants_circuit):
-        if launched is not None:
-            raise ParameterError(
-                f"the search for a table's density runs in one process, and torchrun has started "
-                f"{launched.size}. Fix: an option of a circuit, such as --units 8; or leave torchrun out."
-            )
-        searched = _weighted(source, counts), None if held is None else _weighted(held, valid_counts)
-        model = learn(
-            *searched, minutes=minutes, seed=training.seed, device=place, progress=training.progress
-        )
-        found = _learnt(model, data, source)
-        model.save(file, {"command": context.obj["command"], "data": data, **model.notes})
-        report.say(f"held out  {loss_text(found['valid'])} nats a row, log Z {log_z_text(found['log_z'])}")
-        report.say(f"saved  {file}")
-        report.end(found | {"saved": str(file)})
-        if found["stopped"] == "interrupted":
-            typer.echo("interrupted: the model is of what was tried until then", err=True)
-            raise typer.Exit(INTERRUPTED)
-        return
-    if minutes is not None:
+    held = None if call.valid is None else read(call.valid, None, _schema(source), *call.form)
+    return Opened(source, streamed, counts, held, held_counts), file
+
+
+def _search(call: Call, opened: Opened, file: Path, report: Report) -> None:
+    """Try many densities of a table, and save what is best."""
+    assert isinstance(opened.source, Table)
+    if call.launched is not None:
         raise ParameterError(
-            f"--minutes {minutes:g} is for the search that tables get without options of a circuit. Fix: "
-            "leave it out, or leave out the others."
+            f"the search for a table's density runs in one process, and torchrun has started "
+            f"{call.launched.size}. Fix: an option of a circuit, such as --units 8; or leave torchrun out."
         )
-    model = model_for(source, **chosen.model, seed=chosen.training.seed).to(place)
+    held = None if opened.held is None else _weighted(opened.held, opened.held_counts)
+    model = learn(
+        _weighted(opened.source, opened.counts),
+        held,
+        minutes=call.minutes,
+        seed=call.training.seed,
+        device=call.place,
+        progress=call.training.progress,
+    )
+    found = _learnt(model, call.data, opened.source)
+    model.save(file, {"command": call.words, "data": call.data, **model.notes})
+    report.say(f"held out  {loss_text(found['valid'])} nats a row, log Z {log_z_text(found['log_z'])}")
+    report.say(f"saved  {file}")
+    report.end(found | {"saved": str(file)})
+    if found["stopped"] == "interrupted":
+        typer.echo("interrupted: the model is of what was tried until then", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _train(call: Call, opened: Opened, file: Path, report: Report) -> None:
+    """Train one circuit, and save it as it was in its best epoch."""
+    if call.minutes is not None:
+        raise ParameterError(
+            f"--minutes {call.minutes:g} is for the search that tables get without options of a circuit. "
+            "Fix: leave it out, or leave out the others."
+        )
+    training = call.chosen.training
+    model = model_for(opened.source, **call.chosen.model, seed=training.seed).to(call.place)
     report.say(f"model  {model}")
-    rows = _batches(data, source, chosen.training, counts) if streamed else source
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergedWarning)  # an error says it at the end
-        history = train(
-            model,
-            rows,
-            held,
-            training,
-            weights=None if streamed else counts,
-            valid_weights=valid_counts,
-            run=run,
-            resume=resume,
-        )
-    if not is_first:
+    history = _history(call, opened, model)
+    if not call.is_first:
         raise typer.Exit(_code(history))
-    result = _result(model, data, source, history)
+    if call.classes and history.best_epoch and isinstance(opened.source, Dataset):
+        report.say(f"all classes together have valid {loss_text(history.best and history.best.valid)}")
+        model = by_class(model, opened.source, call.training)
+    result = _result(model, call.data, opened.source, history)
     if history.best_epoch:
-        model.save(file, _notes(context, data, chosen, history, result))
+        model.save(file, _notes(call, history, result) | model.notes)
         result["saved"] = str(file)
     report.say(_in_words(result))
     report.end(result)
-    _advise(history, run)
+    _advise(history, call.run)
     raise typer.Exit(_code(history))
 
 
-def _weighted(table: Table, weights: NDArray[np.float64] | None) -> Table:
+def _history(call: Call, opened: Opened, model: SquaredCircuit) -> History:
+    """The training itself; of one that diverges an error speaks at the end, and not a warning."""
+    rows = _batches(call, opened) if opened.streamed else opened.source
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        return train(
+            model,
+            rows,
+            opened.held,
+            call.training,
+            weights=None if opened.streamed else opened.counts,
+            valid_weights=opened.held_counts,
+            run=call.run,
+            resume=call.resume,
+        )
+
+
+def _weighted(table: Table, weights: Weights | None) -> Table:
     return table if weights is None else replace(table, cells=replace(table.cells, weights=weights))
 
 
@@ -188,12 +289,11 @@ def _wishes(wishes: dict[str, str], weights: str | None, data: str) -> dict[str,
     return wishes | {weights: "drop"}
 
 
-def _batches(
-    path: str, sample: Dataset | Table, training: TrainingConfig, weights: Weights | None
-) -> Batches:
+def _batches(call: Call, opened: Opened) -> Batches:
     """All rows of a file as a stream."""
+    training, schema = call.chosen.training, _schema(opened.source)
     batch = stream_batch(training)
-    return Batches(path, batch, seed=training.seed, like=_schema(sample), weights=weights)
+    return Batches(call.data, batch, seed=training.seed, like=schema, weights=opened.counts)
 
 
 def _schema(source: Dataset | Table) -> Schema:
@@ -222,7 +322,11 @@ def _result(model: SquaredCircuit, data: str, source: Dataset | Table, history: 
     }
     if best is not None and isinstance(source, Dataset):
         model.eval()
-        result["test"] = scored(model, part_rows(model, source, "test")).to_dict()
+        rows = part_rows(model, source, "test")
+        result["test"] = scored(model, rows).to_dict()
+        if model.classes:
+            result["valid"] = scored(model, part_rows(model, source, "valid")).bits
+            result["test"]["accuracy"] = accuracy_of(model, data, "test", rows)
     return result
 
 
@@ -239,15 +343,13 @@ def _in_words(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"saved  {result['saved']}"])
 
 
-def _notes(
-    context: typer.Context, data: str, chosen: Options, history: History, result: dict[str, Any]
-) -> dict[str, Any]:
+def _notes(call: Call, history: History, result: dict[str, Any]) -> dict[str, Any]:
     """What the file says of how the model came about."""
     scores = {name: result[name] for name in ("unit", "train", "valid", "log_z", "test") if name in result}
     return {
-        "command": context.obj["command"],
-        "data": data,
-        "config": {"model": chosen.model, "training": chosen.training.to_dict()},
+        "command": call.words,
+        "data": call.data,
+        "config": {"model": call.chosen.model, "training": call.chosen.training.to_dict()},
         "history": history.to_dict(),
         "scores": plain(scores),
     }

@@ -44,16 +44,17 @@ def image_mask(text: str, shape: tuple[int, ...], rows: int, seed: int = 0) -> T
 
 def named_mask(model: SquaredCircuit, texts: Sequence[str], rows: int, seed: int = 0) -> Tensor:
     """What is missing in all rows: columns by name, also several with commas, or parts of images: (n, d)."""
-    names = schema_of(model).names
-    missing = torch.zeros(rows, len(names), dtype=torch.bool)
+    schema = schema_of(model)
+    names = dict.fromkeys([*schema.table_names, *schema.names])
+    missing = torch.zeros(rows, len(schema.names), dtype=torch.bool)
     words = [word for text in texts for word in ([text] if text in names else text.split(","))]
     for text in words:
         if text in names:
-            missing[:, names.index(text)] = True
+            missing[:, schema.variables(text)] = True
         elif is_image(model):
             missing |= image_mask(text, model.shape or (), rows, seed)
         else:
-            near = suggestion(text, names, all_known=False)
+            near = suggestion(text, list(names), all_known=False)
             raise ParameterError(f"--missing {text}: no such column. Fix: {near}")
     return missing
 

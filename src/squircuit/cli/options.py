@@ -12,8 +12,9 @@ from typing import Any, final
 
 from squircuit import presets
 from squircuit.errors import ParameterError, suggestion
+from squircuit.storage.words import quoted
 from squircuit.training import TrainingConfig
-from squircuit.training.config import OTHER_NAMES, read_options, shown
+from squircuit.training.config import OTHER_NAMES, read_options
 
 MODEL = ("units", "roots", "product", "tie", "size", "components", "trees", "parts", "order")
 """Options of :func:`squircuit.model_for`."""
@@ -74,7 +75,7 @@ def _tables(document: Mapping[str, Any], source: str) -> dict[str, dict[str, Any
             _require_known(name, TABLES)
             if not isinstance(table, Mapping):
                 raise ParameterError(
-                    f"{name}={shown(table)} is no table. Fix: write [{name}] and options below it."
+                    f"{name}={quoted(table)} is no table. Fix: write [{name}] and options below it."
                 )
         found = {name: dict(document.get(name, {})) for name in TABLES}
         for name in found["model"]:
@@ -89,10 +90,10 @@ def _require_sane(name: str, value: Any) -> None:
     """Refuse what is no option of any model, and numbers that no model can have; it checks the rest."""
     entries = value if isinstance(value, list) else [value]
     if len(entries) > LONGEST or not all(_is_plain(entry) for entry in entries):
-        raise ParameterError(f"{name}={shown(value)}. Fix: pass a number, a short text, or a list of some.")
+        raise ParameterError(f"{name}={quoted(value)}. Fix: pass a number, a short text, or a list of some.")
     for number in entries:
         if name in MOST and isinstance(number, int | float) and not abs(number) <= MOST[name]:
-            raise ParameterError(f"{name}={shown(value)}. Fix: pass at most {MOST[name]}.")
+            raise ParameterError(f"{name}={quoted(value)}. Fix: pass at most {MOST[name]}.")
 
 
 def _is_plain(entry: Any) -> bool:
@@ -104,7 +105,7 @@ def _is_plain(entry: Any) -> bool:
 def _require_known(name: str, known: tuple[str, ...]) -> None:
     if name not in known:
         meant = OTHER_NAMES.get(name, name)
-        raise ParameterError(f"there is no option {shown(name)}. Fix: {suggestion(meant, known)}")
+        raise ParameterError(f"there is no option {quoted(name)}. Fix: {suggestion(meant, known)}")
 
 
 def _value(text: str) -> Any:

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 import squircuit
 from squircuit.cli import harness
-from squircuit.cli.commands import check, complete, data, explore, fit, mix, plot, sample, score
+from squircuit.cli.commands import check, complete, compress, data, explore, fit, mix, plot, sample, score
 from squircuit.cli.report import FAILED, INTERRUPTED, NOBODY_READS, TERMINATED, UNEXPECTED, WRONG_INPUT
 from squircuit.cli.torchrun import Terminated, launched_here
 from squircuit.errors import ProcessError, SquircuitError, in_shell, printable
@@ -194,6 +194,8 @@ app.command()(fit.fit)
 app.command()(score.score)
 app.command()(sample.sample)
 app.command()(complete.complete)
+app.command()(compress.compress)
+app.command()(compress.decompress)
 app.command()(mix.mix)
 app.command()(check.check)
 app.command()(plot.plot)

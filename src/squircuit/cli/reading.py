@@ -20,7 +20,7 @@ from squircuit.data.tabular import open_source, table_like
 from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
 from squircuit.models import SquaredCircuit, load
-from squircuit.storage.checks import shown
+from squircuit.storage.words import path_text
 from squircuit.training import History
 from squircuit.training.checkpoint import RunFolder
 from squircuit.training.intake import STREAMED
@@ -76,7 +76,7 @@ def open_model(path: Path, device: torch.device) -> SquaredCircuit:
     """The model of a file, or the best one of a run, for questions."""
     file = path / BEST if os.path.isdir(path) else path
     if not os.path.exists(file):  # which is false of over-long names, where that of Path raises
-        raise FormatError(f"{shown(file)}: there is no such file. Fix: check the path.")
+        raise FormatError(f"{path_text(file)}: there is no such file. Fix: check the path.")
     model = load(file, device)
     model.eval().requires_grad_(False)
     return model
@@ -187,9 +187,9 @@ def require_path(name: str) -> None:
     if name == STANDARD or os.path.exists(name):
         return
     if Path(name).name != name or Path(name).suffix:
-        raise DataError(f"{shown(Path(name))}: there is no such file or folder. Fix: check the path.")
+        raise DataError(f"{path_text(Path(name))}: there is no such file or folder. Fix: check the path.")
     raise DataError(
-        f"{shown(Path(name))}: there is no such file, and no data set of that name. "
+        f"{path_text(Path(name))}: there is no such file, and no data set of that name. "
         f"Fix: {suggestion(name, data.names())}"
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from squircuit.cli.classes import of_class
 from squircuit.cli.machine import chosen_device, require_room
 from squircuit.cli.reading import form_of, open_model, read_rows, schema_of
 from squircuit.cli.report import Report
@@ -23,6 +24,7 @@ def sample(
     model: Path,
     count: int,
     given: str | None,
+    class_: str | None,
     out: Path | None,
     safe: bool,
     header: bool | None,
@@ -37,7 +39,7 @@ def sample(
     report = Report(as_json)
     form = form_of(header, delimiter, encoding)
     require_place(out, (*TABLES, *PICTURES), read=() if given is None else (given,))
-    opened = open_model(model, chosen_device(device))
+    opened = of_class(open_model(model, chosen_device(device)), class_)
     if is_picture(out):
         require_images(opened, str(out), "--out FILE.csv")
     rows = None if given is None else read_rows(opened, given, form=form)
@@ -46,7 +48,7 @@ def sample(
     with shown("drawing", not quiet):
         drawn = _drawn(opened, count, rows, seed)
     exact = None if rows is None else ~rows.missing.repeat_interleave(count, dim=0)
-    names, cells = schema_of(opened).names, decoded(opened, drawn, exact)
+    names, cells = schema_of(opened).table_names, decoded(opened, drawn, exact)
     if out is not None and is_picture(out):
         write_images(out, opened, drawn)
     elif not (as_json and is_standard(out)):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from squircuit.cli.classes import accuracy_of
 from squircuit.cli.machine import chosen_device
 from squircuit.cli.masks import named_mask
 from squircuit.cli.reading import USUAL, form_of, is_image, open_model, read_rows
@@ -52,10 +53,12 @@ def score(
     rows = Rows(rows.x, rows.missing | named_mask(opened, missing or [], len(rows.x), seed))
     with shown("scoring", not quiet):
         found = scored(opened, rows)
+    right = accuracy_of(opened, data, part, rows)
+    told = found.to_dict() | ({} if right is None else {"accuracy": right})
     if out is not None:
         _write(out, found.log_prob.tolist(), safe, as_json)
-    report.say(score_text(found.to_dict()) + ("" if is_standard(out) else f"\nsaved  {out}"))
-    report.end({**found.to_dict(), "log_prob": found.log_prob.tolist(), "saved": out and str(out)})
+    report.say(score_text(told) + ("" if is_standard(out) else f"\nsaved  {out}"))
+    report.end({**told, "log_prob": found.log_prob.tolist(), "saved": out and str(out)})
 
 
 def _write(out: Path, log_prob: list[float], safe: bool, as_json: bool) -> None:
@@ -100,9 +103,10 @@ def score_text(found: dict[str, Any]) -> str:
     bits = found["bits_per_dimension"]
     bits_text = "" if bits is None else f", {bits:.4f} bits per dimension"
     how = "" if found["normalised"] else " (scores are divided by Z)"
+    classes = f"; the class of {found['accuracy']:.2%} is right" if "accuracy" in found else ""
     return (
         f"mean log-likelihood {found['mean_log_prob']:.4f} nats{bits_text} of {found['rows']} rows; "
-        f"log Z {log_z_text(found['log_z'])}{how}"
+        f"log Z {log_z_text(found['log_z'])}{how}{classes}"
     )
 
 

@@ -76,7 +76,7 @@ def write_decoded(
         write_array(path, as_array(model, rows))
     else:
         schema = schema_of(model)
-        write_rows(path, schema.names, rows, form, safe, schema.layout)
+        write_rows(path, schema.table_names, rows, form, safe, schema.layout)
 
 
 def decoded(model: SquaredCircuit, rows: Tensor, exact: Tensor | None = None) -> list[list[Any]]:

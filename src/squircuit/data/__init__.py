@@ -7,6 +7,7 @@ column inferred; `Batches` rows of arrays and files that need not fit into memor
 from __future__ import annotations
 
 from squircuit.data.batches import Batches
+from squircuit.data.cifar import from_ycocg, to_ycocg
 from squircuit.data.columns import Column
 from squircuit.data.download import data_folder
 from squircuit.data.idx import read_idx
@@ -34,6 +35,7 @@ __all__ = [
     "Table",
     "data_folder",
     "fresh",
+    "from_ycocg",
     "load",
     "names",
     "read",
@@ -45,5 +47,6 @@ __all__ = [
     "spiral",
     "split",
     "table",
+    "to_ycocg",
     "verify",
 ]

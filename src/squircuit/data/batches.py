@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from glob import glob, has_magic
 from itertools import islice
 from pathlib import Path
 from typing import Any, final
@@ -13,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squircuit.data.frames import plain
+from squircuit.data.groups import Groups, Order
 from squircuit.data.numpy_files import NumpySource
-from squircuit.data.parquet import ParquetSource
 from squircuit.data.reading import Source
 from squircuit.data.rows import Rows
 from squircuit.data.schema import HostRows, Schema
-from squircuit.data.tabular import Table, chosen, matched, open_source
+from squircuit.data.share import Share
+from squircuit.data.tabular import Table, matched, open_source
 from squircuit.data.weights import Weights, as_weights
 from squircuit.errors import DataError, ParameterError, is_whole, require_unmasked
 
-Order = NDArray[np.int64]
 WINDOW = 4
-"""Row groups of a Parquet file that are in memory, and mixed, at once."""
+"""Groups of rows of a file that are in memory, and mixed, at once, where nobody says how many."""
 
 
 @final
@@ -34,11 +35,13 @@ class Batches:
     The order is a function of the seed and the epoch. After a break, or in another process with the same
     arguments and `load_state_dict`, iteration goes on with the batch after the last one given.
 
-    An array, also a mapped one, is shuffled row by row. A Parquet file is shuffled by row groups, and rows
-    are mixed among `WINDOW` = 4 row groups at a time; write files with many row groups.
+    An array, also a mapped one, is shuffled row by row. Parquet files and tar files of images (such as those
+    of webdataset) are read by groups of rows: these are shuffled, and each batch has rows of ``window`` of
+    them; write files with many row groups.
 
     Args:
-        source: an (n, d) array, a `Table`, or the path of a .npy or Parquet file.
+        source: an (n, d) array, a `Table`, or the path of a .npy, Parquet or tar file; or several Parquet or
+            tar files: their paths, or a pattern such as "shards/*.tar".
         batch: number of rows; the last batch of an epoch may be smaller.
         shuffle: whether to shuffle in every epoch.
         seed: of the order.
@@ -46,6 +49,10 @@ class Batches:
             numbers are given as they are.
         drop_last: whether to leave out a last batch that is smaller.
         weights: (n,), how much each row counts (`Rows.weights`); rows of weight 0 are left out.
+        share: (rank, size): of every batch give, and read, only the part of one of so many processes; `fit`
+            does so by itself.
+        window: groups of rows that are in memory, and mixed, at once; default 4. So many processes can share
+            the reading.
 
     Yields:
         `Rows`, (≤ batch, d).
@@ -56,24 +63,31 @@ class Batches:
         [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
         >>> batches.state_dict()
         {'epoch': 1, 'position': 0}
+        >>> [part.x.tolist() for part in Batches(np.arange(6)[:, None], 2, shuffle=False, share=(1, 2))]
+        [[[1]], [[3]], [[5]]]
     """
 
     def __init__(
         self,
-        source: NDArray[Any] | Table | str | Path,
+        source: NDArray[Any] | Table | str | Path | Sequence[str | Path],
         batch: int = 256,
         shuffle: bool = True,
         seed: int = 0,
         like: Table | Schema | None = None,
         drop_last: bool = False,
         weights: Any = None,
+        share: tuple[int, int] = (0, 1),
+        window: int = WINDOW,
     ) -> None:
         if not is_whole(batch, 1):
             raise ParameterError(f"batch={batch!r}. Fix: pass a whole number, at least 1.")
         if not is_whole(seed, 0):
             raise ParameterError(f"seed={seed!r}. Fix: pass a whole number, at least 0.")
+        if not is_whole(window, 1):
+            raise ParameterError(f"window={window!r}. Fix: pass a whole number, at least 1.")
         self.batch, self.shuffle, self.seed, self.drop_last = batch, shuffle, seed, drop_last
-        self._rows = _opened(source, like.schema if isinstance(like, Table) else like)
+        self.share = Share.checked(*share)
+        self._rows = _opened(source, like.schema if isinstance(like, Table) else like, window)
         if weights is None and isinstance(source, Table):
             weights = source.cells.weights
         if weights is not None:
@@ -91,12 +105,18 @@ class Batches:
 
     def __iter__(self) -> Iterator[HostRows]:
         """The batches from the present position to the end of the epoch."""
-        rng = np.random.default_rng([self.seed, self.epoch]) if self.shuffle else None
-        stream = self._rows.stream(rng, self.position * self.batch, self.batch)
+        order = (self.seed, self.epoch) if self.shuffle else None
+        stream = self._rows.stream(order, self.position * self.batch, self.batch, self.share)
         for part in islice(stream, len(self) - self.position):
             turn, self.position = divmod(self.position + 1, len(self))
             self.epoch += turn  # before the batch is given: after a break it is not given again
-            yield part
+            if part is not None:
+                yield part
+
+    @property
+    def length(self) -> int:
+        """How many rows there are."""
+        return self._rows.length
 
     @property
     def weights(self) -> Weights | None:
@@ -133,21 +153,26 @@ class _Array:
             )
         self.array, self.missing, self.length = array, missing, len(array)
 
-    def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[HostRows]:
-        order = self._order(rng)
+    def stream(
+        self, seeds: tuple[int, int] | None, start: int, batch: int, share: Share
+    ) -> Iterator[HostRows | None]:
+        order = self._order(seeds)
         for first in range(start, self.length, batch):
-            last = min(first + batch, self.length)
-            chosen = slice(first, last) if order is None else order[first:last]
-            rows = self.take(chosen)
-            yield rows if self.weights is None else replace(rows, weights=self.weights[chosen])
+            own = share.of(min(batch, self.length - first))
+            part = slice(first + own.start, first + own.stop)
+            yield self._weighted(part if order is None else order[part]) if own.start < own.stop else None
+
+    def _weighted(self, chosen: slice | Order) -> HostRows:
+        rows = self.take(chosen)
+        return rows if self.weights is None else replace(rows, weights=self.weights[chosen])
 
     def weigh(self, weights: Weights) -> None:
         """Give the rows weights; from now on there are only those above 0."""
         self.weights, self.length = weights, int(np.count_nonzero(weights))
 
-    def _order(self, rng: np.random.Generator | None) -> Order | None:
+    def _order(self, seeds: tuple[int, int] | None) -> Order | None:
         """The order of the rows, by their numbers in the source; None: as they are."""
-        order = rng.permutation(self.length) if rng else None
+        order = None if seeds is None else np.random.default_rng(seeds).permutation(self.length)
         if self.weights is None:
             return order
         kept = np.flatnonzero(self.weights)
@@ -178,76 +203,32 @@ class _Mapped(_Array):
         return self.schema.encode_chunk(type(chunk)(chunk.names, chunk.cells, place))
 
 
-class _Groups:
-    """Rows of a Parquet file, some row groups at a time."""
-
-    weights: Weights | None = None
-
-    def __init__(self, source: ParquetSource, schema: Schema | None) -> None:
-        self.source, self.schema, self.length = source, schema, sum(source.sizes)
-        self._sizes = list(source.sizes)
-        self.names = matched(source, schema) if schema else chosen(source, None)[0]
-
-    def stream(self, rng: np.random.Generator | None, start: int, batch: int) -> Iterator[HostRows]:
-        ready: HostRows | None = None
-        for window, order in self._windows(rng):
-            skipped = min(start, len(order))
-            start -= skipped
-            if skipped == len(order):
-                continue  # given before: not even read
-            read = Rows.joined([self._weighted(group) for group in window]).take(order[skipped:])
-            ready = read if ready is None else Rows.joined([ready, read])
-            while len(ready) >= batch:
-                yield ready.take(slice(batch))
-                ready = ready.take(slice(batch, None))
-        if ready is not None and len(ready):
-            yield ready
-
-    def weigh(self, weights: Weights) -> None:
-        """Give the rows weights; from now on there are only those above 0."""
-        self.weights, self.length = weights, int(np.count_nonzero(weights))
-        self._parts = np.split(weights, np.cumsum(self.source.sizes)[:-1])
-        self._sizes = [int(np.count_nonzero(part)) for part in self._parts]
-
-    def _windows(self, rng: np.random.Generator | None) -> Iterator[tuple[list[int], Order]]:
-        """Row groups that are read together, and the order of their rows."""
-        groups = np.arange(len(self._sizes)) if rng is None else rng.permutation(len(self._sizes))
-        width = 1 if rng is None else WINDOW
-        for first in range(0, len(groups), width):
-            window = [int(group) for group in groups[first : first + width]]
-            n = sum(self._sizes[group] for group in window)
-            yield window, np.arange(n) if rng is None else rng.permutation(n)
-
-    def _weighted(self, group: int) -> HostRows:
-        rows = self._encoded(group)
-        if self.weights is None:
-            return rows
-        weights = self._parts[group]
-        return replace(rows, weights=weights).take(weights > 0)
-
-    def _encoded(self, group: int) -> HostRows:
-        chunk = self.source.group(group, self.names)
-        if self.schema is not None:
-            return self.schema.encode_chunk(chunk)
-        for name, cells in zip(self.names, chunk.cells, strict=True):
-            if cells.dtype == object:
-                raise DataError(
-                    f"{self.source.path}, column {name!r}: it holds texts. "
-                    f"Fix: pass like=scan({str(self.source.path)!r})."
-                )
-        return Rows.of(np.stack(chunk.cells, axis=1))
-
-
-def _opened(source: NDArray[Any] | Table | str | Path, schema: Schema | None) -> _Array | _Groups:
+def _opened(source: Any, schema: Schema | None, window: int) -> _Array | Groups:
     if isinstance(source, Table):
         return _Array(source.rows, source.missing)
-    if not isinstance(source, str | Path):
+    paths = _paths(source)
+    if not paths:
         return _Array(source if isinstance(source, np.ndarray) else plain(source))
-    opened: Source = open_source(source)
-    if isinstance(opened, ParquetSource):
-        return _Groups(opened, schema)
-    if isinstance(opened, NumpySource):
-        return _Array(opened.array) if schema is None else _Mapped(opened, schema)
+    opened: list[Source] = [open_source(path) for path in paths]
+    if all(hasattr(each, "sizes") for each in opened):
+        return Groups(opened, schema, window)
+    if len(opened) == 1 and isinstance(opened[0], NumpySource):
+        return _Array(opened[0].array) if schema is None else _Mapped(opened[0], schema)
+    other = next(each for each in opened if not hasattr(each, "sizes"))
     raise DataError(
-        f"{source}: only .npy and Parquet files stream. Fix: convert it, or pass read({str(source)!r})."
+        f"{other.path}: only .npy, Parquet and tar files stream{', and .npy alone' * (len(opened) > 1)}. "
+        f"Fix: convert it, or pass read({str(other.path)!r})."
     )
+
+
+def _paths(source: Any) -> list[str | Path]:
+    """The files that are meant, those of a pattern in the order of their names; none: an array."""
+    if isinstance(source, str) and has_magic(source) and not Path(source).exists():
+        found: list[str | Path] = sorted(glob(source))
+        if not found:
+            raise DataError(f"{source}: no file is named so. Fix: check the pattern.")
+        return found
+    if isinstance(source, str | Path):
+        return [source]
+    several = isinstance(source, list | tuple) and all(isinstance(each, str | Path) for each in source)
+    return list(source) if several else []

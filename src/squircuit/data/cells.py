@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from squircuit.errors import DataError, Wording, require_unmasked
 
 Cells = NDArray[Any]
-"""One column as read: float64 with NaN for missing, or objects, texts with None for missing."""
+"""One column as read: float64 with NaN for missing, objects, texts with None for missing, or datetime64."""
 Values = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Place = Callable[[int], str]
@@ -87,6 +87,8 @@ def as_cells(values: Iterable[Any]) -> Cells:
             return np.array(found, dtype=np.float64)
     if array.dtype.kind == "U":
         _require_characters(array)
+    if array.dtype.kind == "M":
+        return array
     return array.astype(np.float64 if array.dtype.kind in "fiub" else object)
 
 
@@ -166,6 +168,9 @@ def number(cell: Any) -> float | None:
 
 def numbers(cells: Cells) -> tuple[Values, int | None]:
     """A column as numbers, NaN for missing, and the first row that holds none (it is NaN, too)."""
+    if cells.dtype.kind == "M":
+        known = ~np.isnat(cells)
+        return np.full(len(cells), math.nan), int(np.argmax(known)) if known.any() else None
     if cells.dtype != object:
         return cells.astype(np.float64, copy=False), None
     entries = cells.tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +12,9 @@ import numpy as np
 import torch
 
 from squircuit.data.cells import Cells, Mask, Place, Values, as_numbers, is_missing, of_each, read_as, shown
-from squircuit.data.steps import MOST_LEVELS, STEPS, nearest, rounded
+from squircuit.data.decimals import nearest, rounded
 from squircuit.errors import DataError, ParameterError
 from squircuit.families import Bins, Categorical, Family, Fourier, Hermite, Legendre, Monotone, Transformed
-from squircuit.families.checks import is_finite
 from squircuit.families.domain import Finite
 
 Kind = Literal["binary", "categorical", "count", "continuous", "periodic"]
@@ -30,6 +28,8 @@ REACH = 10.0
 GONE, STRANGE = -1, -2
 """What stands in place of the number of a state where a cell is empty, or has none."""
 DISCRETE = ("binary", "categorical", "count")
+OTHER = "(other)"
+"""What stands for every value of a column that has no state of its own."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,13 @@ class Column:
             decoded numbers are; 0: none. The density knows nothing of it: any number may be observed.
         levels: the different values of a continuous column that has few, in order, of which decoded numbers
             are the nearest; none: it has many. The density knows nothing of them, either.
+        least, most: the bounds of a continuous column, to which decoded numbers beyond them are moved; None:
+            there is none. The density knows nothing of them, so beyond them it is small and not 0.
+        spikes: values of a continuous column without a step that many rows share, each with the distance
+            within which decoded numbers become it: half of that to the next value seen.
+        ordered: whether the categories have an order, which is theirs.
+        pooled: how many rare values of a column of texts are not states; None: every value has to be one.
+            Else they, and all that were never seen, are one more state, the last.
 
     Example:
         >>> colour = Column("colour", "categorical", categories=("blue", "green", "red"))
@@ -69,6 +76,11 @@ class Column:
     missing: int = 0
     step: float = 0.0
     levels: tuple[float, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    spikes: tuple[tuple[float, float], ...] = ()
+    ordered: bool = False
+    pooled: int | None = None
 
     @property
     def is_discrete(self) -> bool:
@@ -79,7 +91,7 @@ class Column:
         """Number of states of a discrete column, 0 of others."""
         if self.kind == "count":
             return int(self.high - self.low) + 1
-        return len(self.categories)
+        return len(self.categories) + (self.pooled is not None)
 
     @cached_property
     def is_text(self) -> bool:
@@ -91,7 +103,9 @@ class Column:
         """What 0, 1, … stand for; None where numbers stand for themselves."""
         if self.kind == "count":
             return tuple(range(int(self.low), int(self.high) + 1))
-        return self.categories if self.is_discrete else None
+        if not self.is_discrete:
+            return None
+        return self.categories if self.pooled is None else (*self.categories, OTHER)
 
     @property
     def first_state(self) -> float | None:
@@ -127,7 +141,7 @@ class Column:
             Bins(edges=(-0.5, 0.5, 9.5), tails=(1.0, 9.0))
         """
         if self.is_discrete:
-            return Categorical(self.size, ordered=self.kind == "count")
+            return Categorical(self.size, ordered=self.ordered or self.kind == "count")
         if self.kind == "periodic":
             return Fourier(size | 1, period=self.high - self.low, centre=(self.low + self.high) / 2)
         self._require_spread()
@@ -150,7 +164,7 @@ class Column:
                 f"column {self.name!r}: continuous={continuous!r} is fitted to data, and none is given. "
                 "Fix: ask a Table for its families, or pass rows."
             )
-        return FITTED[continuous](sample, size)
+        return FITTED[continuous](sample, size, self.spike_ends)
 
     def _require_spread(self) -> None:
         if not NEAR <= max(self.scale, self.high - self.low) <= FAR * REACH:
@@ -200,17 +214,34 @@ class Column:
             raise DataError(
                 f"column {self.name!r}: {value!r} is no state. Fix: pass integers 0 to {self.size - 1}."
             )
-        return int(value) + int(self.low) if self.kind == "count" else self.categories[int(value)]
+        if self.kind == "count":
+            return int(value) + int(self.low)
+        return OTHER if value == len(self.categories) else self.categories[int(value)]
 
     def rounded(self, values: Any) -> Any:
-        """Numbers of a model as the data has them: the nearest levels, or multiples of the step.
+        """Numbers of a model as the data has them: levels, multiples of the step, spikes, within the bounds.
 
         Example:
             >>> speed = Column("speed", "continuous", levels=(0.0, 6.0032, 7.0015))
             >>> speed.rounded(np.array([6.4, -0.1, 7.3, np.nan]))
             array([6.0032, 0.    , 7.0015,    nan])
+            >>> rain = Column("rain", "continuous", least=0.0, spikes=((0.0, 0.01),))
+            >>> rain.rounded(np.array([-0.3, 0.004, 0.02]))
+            array([0.  , 0.  , 0.02])
         """
-        return nearest(values, self.levels) if self.levels else rounded(values, self.step)
+        if self.levels:
+            return nearest(values, self.levels)
+        found = rounded(values, self.step)
+        for spike, half in self.spikes:
+            found = np.where(np.abs(found - spike) < half, spike, found)
+        if self.least is None and self.most is None:
+            return found
+        return np.clip(found, self.least, self.most)
+
+    @property
+    def spike_ends(self) -> Values:
+        """The ends of the cells around the spikes, in order."""
+        return np.array([end for spike, half in self.spikes for end in (spike - half, spike + half)])
 
     @cached_property
     def _states(self) -> dict[Any, int]:
@@ -230,7 +261,8 @@ class Column:
         """The number of a state; `GONE` for missing, `STRANGE` for what is no state."""
         if is_missing(cell):
             return GONE
-        return self._states.get(_text(cell) if self.is_text else cell, STRANGE)
+        strange = STRANGE if self.pooled is None else len(self.categories)
+        return self._states.get(_text(cell) if self.is_text else cell, strange)
 
     def _unknown(self, cell: str, where: str) -> DataError:
         known = ", ".join(shown(category) for category in self.categories[:8])
@@ -258,17 +290,17 @@ class Column:
         return np.where(missing | outside, 0.0, values - self.low), missing | outside
 
 
-def _transformed(sample: Values, size: int) -> Family:
+def _transformed(sample: Values, size: int, ends: Values) -> Family:
     # The last function oscillates up to √(2n − 1) scales from 0, and the sample lies within 4: fewer
     # functions are wider ones. With five the first one's square is nearly the standard normal density.
-    return Transformed(Hermite(size, scale=4 / math.sqrt(2 * size - 1)), Monotone.fit(sample))
+    return Transformed(Hermite(size, scale=4 / math.sqrt(2 * size - 1)), Monotone.fit(sample, ends=ends))
 
 
-FITTED: Mapping[str, Callable[[Values, int], Family]] = {
+FITTED: Mapping[str, Callable[[Values, int, Values], Family]] = {
     "transformed": _transformed,
-    "bins": lambda sample, size: Bins.fit(sample, max(size, 3)),
+    "bins": lambda sample, size, ends: Bins.fit(sample, max(size, 3)),
 }
-"""Families of continuous columns that are fitted to a sample."""
+"""Families of continuous columns that are fitted to a sample, and may end at the ends of spikes."""
 
 
 def wrap(values: Values, low: float, high: float) -> Values:
@@ -286,42 +318,3 @@ def _text(cell: Any) -> str:
     """A cell as a text; a whole number is written as in a file, 1 and not 1.0."""
     is_whole = isinstance(cell, float | np.floating) and math.isfinite(cell) and cell == int(cell)
     return str(int(cell)) if is_whole else str(cell).strip()
-
-
-def column_from_dict(entry: Mapping[str, Any]) -> Column:
-    """The column of an entry of JSON data; a ValueError, KeyError or TypeError says why it is none."""
-    fields = dict(entry)
-    name, kind, categories = fields["name"], fields["kind"], fields["categories"]
-    if not isinstance(name, str) or kind not in KINDS or not isinstance(categories, list | tuple):
-        raise ValueError(f"{str(name)[:40]!r} with the type {str(kind)[:40]!r} is no column")
-    for field in ("low", "high", "loc", "scale"):
-        if not is_finite(fields[field]) or abs(fields[field]) > sys.float_info.max:
-            raise ValueError(f"column {name!r}: {field} is no finite number")
-    steps = (0.0, *STEPS) if kind == "continuous" else (0.0,)
-    if type(step := fields.get("step", 0.0)) not in (int, float) or step not in steps:
-        raise ValueError(f"column {name!r}: its step is neither 0 nor a power of ten")
-    levels = tuple(fields.get("levels", ()))
-    if levels and (kind != "continuous" or len(levels) > MOST_LEVELS or not all(map(is_finite, levels))):
-        raise ValueError(f"column {name!r}: its levels are no finite numbers, or too many")
-    if list(levels) != sorted(set(levels)):
-        raise ValueError(f"column {name!r}: its levels do not increase")
-    if type(fields["missing"]) is not int or fields["missing"] < 0:
-        raise ValueError(f"column {name!r}: missing is no number of cells")
-    column = Column(**fields | {"categories": tuple(categories), "levels": levels})
-    _require_states(column)
-    return column
-
-
-def _require_states(column: Column) -> None:
-    """Refuse states that are not distinct or not of one type, and ranges that are empty or too long."""
-    states = column.categories
-    of_one_type = all(isinstance(state, str) for state in states) or all(is_finite(state) for state in states)
-    most = {"binary": 2, "categorical": MANY}.get(column.kind, 0)
-    if not of_one_type or len(set(states)) < len(states) or len(states) > most or (most and not states):
-        raise ValueError(f"column {column.name!r}: its categories are not those of a {column.kind} column")
-    width = column.high - column.low
-    is_count = width < MANY and column.low == int(column.low) and column.high == int(column.high)
-    if width < 0 or column.scale < 0 or (column.kind == "count" and not is_count):
-        raise ValueError(f"column {column.name!r}: {column.low:g} to {column.high:g} is no range")
-    if column.kind == "periodic" and width == 0:
-        raise ValueError(f"column {column.name!r}: a period of 0")

@@ -58,7 +58,7 @@ def replaced(row: str, cells: Mapping[int, Any], delimiter: str = ",") -> str:
     body = row.rstrip(ENDS)
     parts = split(body, delimiter)
     for position, cell in cells.items():
-        parts[position] = quoted(cell, delimiter)
+        parts[position] = csv_cell(cell, delimiter)
     return delimiter.join(parts) + row[len(body) :]
 
 
@@ -83,11 +83,11 @@ def split(body: str, delimiter: str = ",") -> list[str]:
             return parts
 
 
-def quoted(cell: Any, delimiter: str = ",") -> str:
+def csv_cell(cell: Any, delimiter: str = ",") -> str:
     """A cell as it is written: in quotes, where it could not be read again without.
 
     Example:
-        >>> [quoted(cell) for cell in (0.5, "a,b", 'a "b" c', " d", None)]
+        >>> [csv_cell(cell) for cell in (0.5, "a,b", 'a "b" c', " d", None)]
         ['0.5', '"a,b"', '"a ""b"" c"', '" d"', '']
     """
     text = "" if cell is None else str(cell)

@@ -44,17 +44,26 @@ def filled_table(schema: Schema, given: Any, values: NDArray[Any], gaps: Mask, h
     if isinstance(given, Mapping):
         given = of_one_length(given)
     there = {str(name): name for name in names_of(given)}
+    exact = [is_unrounded(column, how) for column in schema.columns]
     changed = {}
-    for v, column in enumerate(schema.columns):
-        places = np.flatnonzero(gaps[:, v])
+    for name in schema.table_names:
+        places = np.flatnonzero(gaps[:, schema.variables(name)].any(axis=1))
         if len(places):
-            cells = cells_of_frame(given, there[column.name]) if column.name in there else [None] * len(gaps)
-            found = [column.decode(value, is_unrounded(column, how)) for value in values[places, v].tolist()]
-            found = found if schema.layout is None else schema.layout.fitted(column.name, found)
-            for row, cell in zip(places.tolist(), found, strict=True):
+            cells = cells_of_frame(given, there[name]) if name in there else [None] * len(gaps)
+            for row, cell in zip(places.tolist(), _found(schema, name, values[places], exact), strict=True):
                 cells[row] = cell
-            changed[column.name] = cells
+            changed[name] = cells
     return Layout.of(given).filled(given, changed)
+
+
+def _found(schema: Schema, name: str, values: NDArray[Any], exact: list[bool]) -> list[Any]:
+    """The cells of a column of the table from some rows of numbers, as that column holds them."""
+    parts = [
+        [schema.columns[v].decode(value, exact[v]) for value in values[:, v].tolist()]
+        for v in schema.variables(name)
+    ]
+    cells = schema.whole(name, parts)
+    return cells if schema.layout is None else schema.layout.fitted(name, cells)
 
 
 def is_unrounded(column: Column, how: str) -> bool:

@@ -110,7 +110,7 @@ def _narwhal(rows: Any) -> Any:
 def _column(rows: Any, name: Any) -> Cells:
     """One column of a mapping, or of a frame of narwhals: (n,)."""
     try:
-        column, are_times = (rows[name], False) if isinstance(rows, Mapping) else _cells_of(rows, name)
+        column = rows[name] if isinstance(rows, Mapping) else _cells_of(rows, name)
         array = plain(column)
     except DataError as error:
         raise error.at(f"column {name!r}") from error
@@ -126,21 +126,22 @@ def _column(rows: Any, name: Any) -> Cells:
             where=f"column {name!r}",
             fix="give one cell for each row, and each column a name of its own",
         )
-    if are_times or array.dtype.kind in "mM":
+    if array.dtype.kind == "m":
         raise DataError(
-            f"column {name!r} holds dates or times",
-            fix="make numbers of them, such as the day of the year for 'periodic:366', or leave it out, "
-            + read_as(str(name), "drop"),
+            f"column {name!r} holds durations",
+            fix="make numbers of them, such as seconds, or leave it out, " + read_as(str(name), "drop"),
         )
     return as_cells(array)
 
 
-def _cells_of(frame: Any, name: Any) -> tuple[Any, bool]:
-    """The cells of a column of a frame of narwhals, and whether it is one of dates or times.
+def _cells_of(frame: Any, name: Any) -> Any:
+    """The cells of a column of a frame of narwhals; times of a zone are objects that know it.
 
     NumPy would get some category where one of a dictionary of Arrow is missing.
     """
     series = frame.get_column(name)
-    is_dictionary = str(series.dtype).startswith(("Categorical", "Enum"))
-    cells = objects(series.to_list()) if is_dictionary else series.to_numpy()
-    return cells, series.dtype.is_temporal()
+    kind = str(series.dtype)
+    has_zone = series.dtype.is_temporal() and getattr(series.dtype, "time_zone", None) is not None
+    if has_zone or kind.startswith(("Categorical", "Enum", "Time")):
+        return objects(series.to_list())
+    return series.to_numpy()

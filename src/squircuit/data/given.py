@@ -76,7 +76,8 @@ def mask_of(schema: Names, missing: Any) -> Any:
         return missing
     if has_names(missing):
         columns, _ = columns_given(schema, missing)
-        flags = [np.asarray(columns.get(name, False)) for name in schema.names]
+        whole = {part: columns.get(one.name, False) for one in schema.calendars for part in one.names}
+        flags = [np.asarray(columns.get(name, whole.get(name, False))) for name in schema.names]
         if any(flag.dtype.kind not in "b" and not np.isin(flag, (0, 1)).all() for flag in flags):
             raise ParameterError(
                 "missing= holds other than booleans. Fix: pass True where a cell is missing."
@@ -106,7 +107,10 @@ def numbers_of(schema: Names, variables: Any, what: str) -> Any:
     if isinstance(variables, Mapping):
         return {_number(schema, name, what): entry for name, entry in variables.items()}
     names = _texts(variables)
-    return variables if names is None else [_number(schema, name, what) for name in names]
+    if names is None:
+        return variables
+    of_dates = {one.name: list(one.names) for one in schema.calendars} if schema else {}
+    return [_number(schema, part, what) for name in names for part in of_dates.get(name, [name])]
 
 
 def require_columns(schema: Names, given: Any, variables: Any) -> None:
@@ -114,6 +118,7 @@ def require_columns(schema: Names, given: Any, variables: Any) -> None:
     if schema is None or not has_names(given) or not isinstance(variables, list):
         return
     there, _ = columns_given(schema, given)
+    there |= {part: there[one.name] for one in schema.calendars if one.name in there for part in one.names}
     for name in (schema.names[v] for v in variables if isinstance(v, int) and v < len(schema.names)):
         if name not in there:
             raise DataError(
@@ -131,10 +136,11 @@ def encoded(schema: Schema, given: Any, unknown: Mask | None = None) -> HostRows
             missing; None: they are refused.
     """
     columns, count = columns_given(schema, given)
+    there = Chunk(tuple(columns), tuple(columns.values()), lambda row: f"row {row}").split(schema.calendars)
+    parts = dict(zip(there.names, there.cells, strict=True))
     nothing: NDArray[np.float64] = np.full(count, np.nan)
-    cells = tuple(columns.get(name, nothing) for name in schema.names)
-    chunk = Chunk(schema.names, cells, lambda row: f"row {row}")
-    return schema.encode_chunk(chunk, unknown)
+    cells = tuple(parts.get(name, nothing) for name in schema.names)
+    return schema.encode_parts(Chunk(schema.names, cells, there.place), unknown)
 
 
 def columns_given(schema: Schema, given: Any) -> tuple[dict[str, Cells], int]:
@@ -144,11 +150,12 @@ def columns_given(schema: Schema, given: Any) -> tuple[dict[str, Cells], int]:
     elif isinstance(given, list | tuple):
         given = of_records(given)
     there = {str(name): name for name in names_of(given)}
-    lacking = [name for name in schema.names if name not in there]
-    strange = [name for name in there if name not in set(schema.names)]
+    known = dict.fromkeys([*schema.table_names, *schema.names])  # of dates the parts, too
+    lacking = [name for name in schema.table_names if name not in there]
+    strange = [name for name in there if name not in known]
     if lacking and strange:  # where nothing is lacking, none of the others can be a slip of the pen
         raise _unknown_column(schema, strange, there)
-    found = named_columns(given, [there[name] for name in schema.names if name in there])
+    found = named_columns(given, [there[name] for name in known if name in there])
     return found, len(next(iter(found.values()))) if found else 1
 
 
@@ -175,14 +182,17 @@ def _of_table(schema: Names, table: Table) -> HostRows:
         return table.cells
     columns = {column.name: v for v, column in enumerate(table.columns)}
     own = [columns[name] for name in schema.names if name in columns]
-    if len(own) == len(schema.names) and all(
-        table.columns[v].states == column.states for v, column in zip(own, schema.columns, strict=True)
+    if (
+        len(own) == len(schema.names)
+        and table.schema.calendars == schema.calendars
+        and all(
+            table.columns[v].states == column.states for v, column in zip(own, schema.columns, strict=True)
+        )
     ):
         return Rows(table.rows[:, own], table.missing[:, own])
     words = zip(*table.decode(table.rows, table.missing, exact=True), strict=True)
-    return encoded(
-        schema, {name: as_cells(objects(list(cells))) for name, cells in zip(columns, words, strict=True)}
-    )
+    named = zip(table.schema.table_names, words, strict=True)
+    return encoded(schema, {name: as_cells(objects(list(cells))) for name, cells in named})
 
 
 def of_one_length(given: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -216,8 +226,16 @@ def _number(schema: Names, name: Any, what: str) -> Any:
     if not isinstance(name, str):
         return name
     names = _required(schema, name).names
+    parts = next((one.names for one in _required(schema, name).calendars if one.name == name), ())
+    if parts:
+        raise ParameterError(
+            f"column {name!r} is several variables",
+            where=what,
+            value=name,
+            fix=f"ask about {listed(parts)}",
+        )
     if name not in names:
-        near = suggestion(name, names, all_known=False)
+        near = suggestion(name, [*names, *_required(schema, name).table_names], all_known=False)
         raise ParameterError(
             f"the model has no column {name!r}", where=what, value=name, fix=near.rstrip(".")
         )

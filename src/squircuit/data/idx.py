@@ -40,9 +40,14 @@ def read_idx(path: str | Path) -> NDArray[Any]:
 
 def plain_bytes(path: Path) -> bytes:
     """The content of a file, decompressed where it is gzip."""
+    return unzipped(file_bytes(path), str(path))
+
+
+def file_bytes(path: Path) -> bytes:
+    """The content of a file as it is."""
     require_readable(path, DataError)
     with readable(path, "bytes", "copy it again"):
-        return unzipped(path.read_bytes(), str(path))
+        return path.read_bytes()
 
 
 def unzipped(content: bytes, where: str) -> bytes:

@@ -6,7 +6,7 @@ import math
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -18,7 +18,8 @@ from squircuit.data.optional import need
 from squircuit.data.reading import Source, readable
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError
-from squircuit.storage.checks import require_readable, shown
+from squircuit.storage.checks import require_readable
+from squircuit.storage.words import path_text
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 GREY = frozenset({"1", "L", "LA"})
@@ -67,8 +68,8 @@ class ImageSource(Source):
         levels = self._levels(file)
         if levels.shape != self.shape:
             raise DataError(
-                f"{shown(file)}: an image of shape {levels.shape}, but {shown(Path(self.files[0].name))} has "
-                f"{self.shape}. "
+                f"{path_text(file)}: an image of shape {levels.shape}, "
+                f"but {path_text(Path(self.files[0].name))} has {self.shape}. "
                 "Fix: make all images of one size, all grey or all in colour."
             )
         return levels.reshape(-1)
@@ -76,33 +77,45 @@ class ImageSource(Source):
     def _levels(self, file: Path) -> NDArray[np.uint8]:
         """(height, width) or (height, width, 3)."""
         require_readable(file, DataError)
-        with readable(file, "an image", "remove it or save it again"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of large images, which are refused here before they are decoded
-            with self._pillow.open(file) as image:
-                self._require_small(file, image)
-                if image.format == "PNG":
-                    with file.open("rb") as stream:
-                        _require_checksums(stream)
-                converted: Any = image.convert("L" if image.mode in GREY else "RGB")
-                return np.asarray(converted, dtype=np.uint8)
+        return levels_of(self._pillow, lambda: file.open("rb"), file)
 
-    def _require_small(self, file: Path, image: Any) -> None:
-        """Refuse by its header an image that is too large, or has levels that a byte does not hold."""
-        shape = (image.height, image.width) + (() if image.mode in GREY else (3,))
-        if math.prod(shape) > MOST:
-            raise DataError(
-                f"{shown(file)}: an image of shape {shape} has {math.prod(shape):,} values, each a column; "
-                f"{MOST:,} are the most. Fix: make all images smaller, such as 32×32."
-            )
-        if image.mode == "F" or image.mode.startswith("I"):
-            raise DataError(
-                f"{shown(file)}: levels of more than 8 bits ({image.mode}). "
-                "Fix: save images with levels 0 to 255."
-            )
+
+def levels_of(pillow: Any, opened: Callable[[], IO[bytes]], name: Path) -> NDArray[np.uint8]:
+    """The levels of an image, (height, width) or (height, width, 3).
+
+    Args:
+        pillow: PIL.Image.
+        opened: the file of the image, from its begin.
+        name: of it, for errors.
+    """
+    with readable(name, "an image", "remove it or save it again"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of large images, which are refused here before they are decoded
+        with opened() as stream, pillow.open(stream) as image:
+            _require_small(name, image)
+            if image.format == "PNG":
+                with opened() as again:
+                    _require_checksums(again)
+            converted: Any = image.convert("L" if image.mode in GREY else "RGB")
+            return np.asarray(converted, dtype=np.uint8)
+
+
+def _require_small(file: Path, image: Any) -> None:
+    """Refuse by its header an image that is too large, or has levels that a byte does not hold."""
+    shape = (image.height, image.width) + (() if image.mode in GREY else (3,))
+    if math.prod(shape) > MOST:
+        raise DataError(
+            f"{path_text(file)}: an image of shape {shape} has {math.prod(shape):,} values, "
+            f"each a column; {MOST:,} are the most. Fix: make all images smaller, such as 32×32."
+        )
+    if image.mode == "F" or image.mode.startswith("I"):
+        raise DataError(
+            f"{path_text(file)}: levels of more than 8 bits ({image.mode}). "
+            "Fix: save images with levels 0 to 255."
+        )
 
 
 def _place(files: Sequence[Path]) -> Any:
-    return lambda row: shown(files[row])
+    return lambda row: path_text(files[row])
 
 
 def _require_checksums(stream: IO[bytes]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +25,8 @@ from squircuit.data.cells import (
     shown,
 )
 from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
-from squircuit.data.steps import ANY, Decimals, decimals, levels_of, step_of
+from squircuit.data.decimals import ANY, ENOUGH, Decimals, decimals, levels_of, step_of
+from squircuit.data.spikes import Repeated, both_repeated, repeated, spikes_with_cells
 from squircuit.errors import DataError, ParameterError, suggestion
 
 MOST = 4096
@@ -36,8 +38,26 @@ SHORT = 64
 FEW = 256
 """The most states of a column that is inferred to be discrete."""
 
+ROWS_A_STATE = 5
+"""Rows for each whole number of a range, on average, from which each may be a state of its own."""
+SPARSE = 32
+"""States that a column of whole numbers may have however few rows there are."""
+REACH = 3.0
+"""Deviations from the mean within which an end bounds a column."""
+CLOSE = 0.9
+"""How near to 1, or 100, the largest number is, as a share, of what is a share or a percentage."""
+MANY_TEXTS = 2**18
+"""Different texts of a column that are counted one by one."""
+POOLING = 100
+"""Rows from which on a text that is in one row only has no state of its own."""
+
 EXACT = 2.0**53
 """Whole numbers up to here are exact as floats."""
+
+WISHES = (*KINDS, "positive", "bounded", "ordered")
+OF_DATES = ("date", "datetime", "time")
+"""Types of columns that are several variables."""
+_ENDS = {"positive": (0.0, None), "continuous": (None, None)}
 
 LIKE_A_NUMBER = re.compile(r"[-+]?[€$£]?\d[\d.,' ]*[%€$£]?")
 """A number with a decimal comma, marks between thousands, or a unit."""
@@ -69,7 +89,9 @@ class Facts:
         distinct: different values, numbers or (of cells read as objects) texts; at most `MOST` + 1.
         text: the first cell that is no number.
         farthest: of numbers that no model computes with, the one that is farthest from 0, and where it is.
-        decimals: that the numbers need, see :func:`squircuit.data.steps.decimals`.
+        decimals: that the numbers need, see :func:`squircuit.data.decimals.decimals`.
+        texts: how many cells hold each text, where one cell holds no number.
+        repeated: numbers that are there again and again, see :func:`squircuit.data.spikes.repeated`.
 
     Example:
         >>> here = lambda row: f"row {row}"
@@ -90,6 +112,8 @@ class Facts:
     text: Text | None = None
     farthest: Number | None = None
     decimals: Decimals = ANY
+    texts: Mapping[str, int] = field(default_factory=dict)
+    repeated: Repeated = field(default_factory=dict)
 
     @staticmethod
     def of(cells: Cells, place: Place) -> Facts:
@@ -122,6 +146,8 @@ class Facts:
                 max(self.decimals[0], other.decimals[0]),
                 max(self.decimals[1], other.decimals[1]),
             ),
+            texts=_total(self.texts, other.texts),
+            repeated=both_repeated(self.repeated, other.repeated),
         )
 
     @property
@@ -139,6 +165,25 @@ class Facts:
     def levels(self) -> tuple[float, ...]:
         """The different numbers, where they are few and are there often; none otherwise."""
         return levels_of(self.distinct, self.numbers) if self.text is None else ()
+
+    @property
+    def spikes(self) -> tuple[tuple[float, float], ...]:
+        """Values that many rows share, where others have no step, and half the distance to the next one."""
+        if self.step or self.levels or self.integral:
+            return ()
+        return spikes_with_cells(self.repeated, self.numbers)
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Between which numbers the column is, by itself; None: not bounded.
+
+        It has an end where no number is beyond it, though its mean is no more than three deviations away, so
+        that a density would reach there: 0 below, and 1 or 100 above if the numbers come near.
+        """
+        if self.numbers < ENOUGH or self.low < 0 or self.mean > REACH * self.deviation:
+            return None, None
+        fits = (e for e in (1.0, 100.0) if CLOSE * e <= self.high <= e <= self.mean + REACH * self.deviation)
+        return 0.0, next(fits, None)
 
     def categories(self) -> tuple[Any, ...]:
         """The distinct values in order: numbers (integers where they are), or texts if any cell is one."""
@@ -167,12 +212,15 @@ def _together(columns: Sequence[Cells], place: Place) -> list[Facts]:
     needed = decimals(values, known, whole)
     parts = zip(columns, read, gaps.sum(axis=1).tolist(), far, needed, *moments, strict=True)
     for cells, (own, wrong), gap, farthest, digits, low, high, middle, square, integral in parts:
+        texts = {} if wrong is None else _counted(cells)
+        again = {} if wrong is not None or integral else repeated(own)
         gone = gap if wrong is None else of_each(is_missing, cells).count(True)
         text = None if wrong is None else Text(str(cells[wrong]), place(wrong))
         distinct = _distinct(cells, own)
         distinct = shared.setdefault(distinct, distinct)
         counts = (gone, length - gone, length - gap)
-        found.append(Facts(*counts, low, high, middle, square, integral, distinct, text, farthest, digits))
+        moment = (low, high, middle, square, integral)
+        found.append(Facts(*counts, *moment, distinct, text, farthest, digits, texts, again))
     return found
 
 
@@ -213,6 +261,26 @@ def _distinct(cells: Cells, values: Values) -> frozenset[Any]:
     return frozenset(found)
 
 
+def _counted(cells: Cells) -> dict[str, int]:
+    """How many cells hold each text."""
+    coded = getattr(cells, "coded", None)
+    if coded is None:
+        pairs: Iterable[tuple[Any, int]] = Counter(cells.tolist()).items()
+    else:
+        pairs = zip(coded[1].tolist(), np.bincount(coded[0], minlength=len(coded[1])).tolist(), strict=True)
+    found: Counter[str] = Counter()
+    for cell, count in pairs:
+        if count and not is_missing(cell):
+            found[str(cell).strip()] += count
+    return dict(found)
+
+
+def _total(left: Mapping[str, int], right: Mapping[str, int]) -> Mapping[str, int]:
+    """Both counts together; of very many texts only those that are there more than once."""
+    total = dict(Counter(left) + Counter(right)) if left and right else left or right
+    return total if len(total) <= MANY_TEXTS else {text: n for text, n in total.items() if n > 1}
+
+
 def _union(left: frozenset[Any], right: frozenset[Any]) -> frozenset[Any]:
     union = left | right
     return union if len(union) <= MOST else frozenset(list(union)[: MOST + 1])
@@ -227,15 +295,17 @@ def _plain(value: Any) -> int | float:
 def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Column:
     """The column with this name.
 
-    Texts are categories. Of numbers, two different integers are binary, integers that span at most 256 are
-    counts, all others continuous. One value only is a category by itself.
+    Texts are categories; in tables of 100 rows or more those that are in one row only are pooled. Of numbers,
+    two different integers are binary, integers that span at most 256 are counts if there are five rows for
+    each of more than 32, all others continuous. One value only is a category by itself.
 
     Args:
         name: of the column.
         facts: what was seen of it.
         source: the file, named in errors.
-        wish: overrides: "binary", "categorical", "count", "count:LOW:HIGH", "continuous", "periodic:PERIOD"
-            or "periodic:PERIOD:START".
+        wish: overrides: "binary", "categorical", "categorical:MOST" (the others are pooled), "ordered:A,B,C",
+            "count", "count:LOW:HIGH", "continuous", "positive", "bounded:LOW:HIGH", "periodic:PERIOD" or
+            "periodic:PERIOD:START".
 
     Example:
         >>> seen = Facts.of(np.array([0.0, 3.0, 7.0]), str)
@@ -248,15 +318,20 @@ def infer(name: str, facts: Facts, source: str, wish: str | None = None) -> Colu
             where=f"{source}, column {name!r}",
             fix="leave it out, " + read_as(name, "drop"),
         )
+    if wish is not None and wish.strip().partition(":")[0] in OF_DATES:
+        wish = "categorical"  # all of them are the same: a constant
+    if wish is not None and wish.strip().startswith("ordered:"):
+        return _ordered(name, facts, source, wish.strip().removeprefix("ordered:"))
     kind, numbers = _parsed(name, wish or _guess(name, facts, source))
     if kind in ("binary", "categorical"):
-        return _categories(name, kind, facts, source)
+        return _categories(name, kind, facts, source, None if wish is None else int([*numbers, MOST][0]))
     _require_numbers(name, kind, facts, source)
     if kind == "count":
         return _count(name, facts, source, numbers)
     if kind == "periodic":
         return _periodic(name, facts, source, numbers)
-    return _continuous(name, facts, source)
+    ends = facts.bounds if wish is None else _ENDS.get(kind, (*numbers, None, None)[:2])
+    return _bounded(_continuous(name, facts, source), facts, source, kind, ends)
 
 
 def _guess(name: str, facts: Facts, source: str) -> str:
@@ -269,7 +344,11 @@ def _guess(name: str, facts: Facts, source: str) -> str:
         return "categorical"
     if not facts.integral or facts.high - facts.low >= FEW:
         return "continuous"
-    return "binary" if distinct == 2 else "count"
+    if distinct == 2:
+        return "binary"
+    states = facts.high - min(facts.low, 0.0) + 1
+    is_sparse = states > SPARSE and ENOUGH <= facts.numbers < ROWS_A_STATE * states
+    return "continuous" if is_sparse else "count"
 
 
 def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> None:
@@ -291,7 +370,7 @@ def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> 
             value=facts.text.cell,
             fix="write a decimal point, and no units or commas; or say " + ways,
         )
-    if distinct > FEW:
+    if distinct > FEW and 2 * sum(_kept(facts, FEW - 1).values()) < facts.count:
         more = "more than " if distinct > MOST else ""
         raise DataError(
             f"{more}{min(distinct, MOST)} different texts, such as {shown(facts.text.cell)}; it seems to "
@@ -302,13 +381,19 @@ def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> 
         )
 
 
+def _kept(facts: Facts, most: int, least: int = 2) -> dict[str, int]:
+    """The most frequent texts, of those that are in so many rows at least, and how many have each."""
+    often = [(-count, text) for text, count in facts.texts.items() if count >= least]
+    return {text: -count for count, text in sorted(often)[:most]}
+
+
 def _parsed(name: str, wish: str) -> tuple[str, list[float]]:
     kind, *arguments = wish.strip().split(":")
-    if kind not in KINDS:
-        near = suggestion(kind, [*KINDS, "drop"])
+    if kind not in WISHES:
+        near = suggestion(kind, [*WISHES, *OF_DATES, "drop"])
         raise ParameterError(f"column {name!r}: {wish!r} is no type of a column. Fix: {near}")
     numbers = list(_numbers(tuple(arguments)))
-    allowed = {"count": (0, 2), "periodic": (1, 2)}.get(kind, (0,))
+    allowed = {"count": (0, 2), "periodic": (1, 2), "bounded": (2,), "categorical": (0, 1)}.get(kind, (0,))
     if len(numbers) not in allowed:
         raise ParameterError(
             f"column {name!r}: {wish!r} is not understood. "
@@ -330,13 +415,21 @@ def _usage(kind: str) -> str:
     usages = {
         "count": "'count' or 'count:LOW:HIGH'",
         "periodic": "'periodic:PERIOD' or 'periodic:PERIOD:START'",
+        "bounded": "'bounded:LOW:HIGH'",
+        "categorical": "'categorical' or 'categorical:MOST'",
+        "ordered": "'ordered:LOW,MIDDLE,HIGH', all values in their order",
     }
     return usages.get(kind, repr(kind))
 
 
-def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
+def _categories(name: str, kind: str, facts: Facts, source: str, wished: int | None) -> Column:
+    """A column of states; ``wished``: how many there may be, None: nobody has said anything."""
+    most = 2 if kind == "binary" else MOST if wished is None else wished
+    if kind == "categorical" and facts.text is not None:
+        pooled = _pooled(name, facts, wished)
+        if pooled is not None:
+            return pooled
     categories = facts.categories()
-    most = 2 if kind == "binary" else MOST
     if len(categories) > most or not categories:
         some = ", ".join(shown(category) for category in categories[:4])
         raise DataError(
@@ -346,6 +439,76 @@ def _categories(name: str, kind: str, facts: Facts, source: str) -> Column:
         )
     exact: Kind = "binary" if kind == "binary" else "categorical"
     return Column(name, exact, categories, missing=facts.missing)
+
+
+def _pooled(name: str, facts: Facts, wished: int | None) -> Column | None:
+    """A column of texts whose rare ones are one state; None: each has its own.
+
+    A text that one row has says as little as one that no row has. By the rule of Good and Turing new rows
+    have a text that was never seen as often as rows here have one that no other has: the state's share.
+    """
+    if wished is None and facts.count < POOLING:
+        return None
+    kept = _kept(facts, FEW - 1) if wished is None else facts.texts
+    if wished is not None and len(kept) > wished:
+        kept = _kept(facts, max(wished - 1, 1), least=1)
+    rare = len(facts.texts) - len(kept)
+    if not (kept and rare) or (2 * sum(kept.values()) < facts.count and wished is None):
+        return None
+    return Column(name, "categorical", tuple(sorted(kept)), missing=facts.missing, pooled=rare)
+
+
+def _ordered(name: str, facts: Facts, source: str, words: str) -> Column:
+    """A column of states in the order that is given."""
+    texts = [word.strip() for word in words.split(",")]
+    are_numbers = facts.text is None and all(number(word) is not None for word in texts)
+    states: tuple[Any, ...] = tuple(map(_plain, texts)) if are_numbers else tuple(texts)
+    if len(states) < 2 or len(set(states)) < len(states) or len(states) > MOST or "" in states:
+        raise ParameterError(
+            f"column {name!r}: 'ordered:{words}' is not understood. Fix: write {_usage('ordered')}."
+        )
+    for strange in sorted(set(facts.categories()) - set(states), key=str):
+        raise DataError(
+            f"the value {shown(strange)} is not among those of 'ordered:{words}'",
+            where=f"{source}, column {name!r}",
+            value=strange,
+            fix="name all values in their order",
+        )
+    return Column(name, "categorical", states, missing=facts.missing, ordered=True)
+
+
+def in_order(column: Column, kind: Any) -> Column:
+    """The column with all categories of the type that it has in a data frame, if that gives them an order.
+
+    Example:
+        >>> import polars
+        >>> seen = Facts.of(np.array(["low", "high", "low"], dtype=object), str)
+        >>> in_order(infer("n", seen, "data", "categorical"), polars.Enum(["low", "mid", "high"])).categories
+        ('low', 'mid', 'high')
+    """
+    has_order = getattr(kind, "ordered", type(kind).__name__ == "Enum")
+    categories: tuple[Any, ...] = tuple(kind.categories) if has_order and hasattr(kind, "categories") else ()
+    fits = column.kind == "categorical" and column.pooled is None and not column.ordered
+    if not fits or not set(column.categories) <= set(categories) or len(categories) > FEW:
+        return column
+    texts = tuple(str(c) if column.is_text else _plain(c) for c in categories)
+    return replace(column, categories=texts, ordered=True)
+
+
+def _bounded(column: Column, facts: Facts, source: str, kind: str, ends: tuple[float | None, ...]) -> Column:
+    """The column with the ends that its samples keep to."""
+    least, most = ends
+    outside = facts.low < (-math.inf if least is None else least) or facts.high > (
+        math.inf if most is None else most
+    )
+    if outside or (least is not None and most is not None and least >= most):
+        raise DataError(
+            f"its numbers are {facts.low:g} to {facts.high:g}, but it is read as "
+            + (f"bounded:{least:g}:{most:g}" if kind == "bounded" else kind),
+            where=f"{source}, column {column.name!r}",
+            fix="correct the cells, give other bounds, or read it as 'continuous'",
+        )
+    return replace(column, least=least, most=most, spikes=facts.spikes)
 
 
 def _require_numbers(name: str, kind: str, facts: Facts, source: str) -> None:

@@ -158,6 +158,8 @@ class Arrays(Library):
 
     def column(self, name: str, cells: list[Any], kind: Any) -> NDArray[Any]:
         has_gaps = any(cell is None for cell in cells)
+        if isinstance(kind, np.dtype) and kind.kind == "M":  # NaT stands for None
+            return _first(lambda: np.array(cells, dtype=kind), lambda: objects(cells))  # type: ignore[no-any-return]
         if kind is not None and not has_gaps:
             return _first(lambda: np.array(cells, dtype=kind), lambda: objects(cells))  # type: ignore[no-any-return]
         if any(isinstance(cell, bool) or not isinstance(cell, int | float | None) for cell in cells):
@@ -234,10 +236,10 @@ def are_truths(cells: Any) -> bool:
 
 
 def array_type(cells: Any) -> Any:
-    """The type of an array of numbers or of truth values; None of all else."""
+    """The type of an array of numbers, times or truth values; None of all else."""
     dtype = getattr(cells, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
-        return dtype if dtype.kind in "fiub" else None
+        return dtype if dtype.kind in "fiubM" else None
     is_list = isinstance(cells, list | tuple | np.ndarray)
     return np.dtype(bool) if is_list and are_truths(cells) else None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from squircuit.data.cells import Cells, read_as
+from squircuit.data.cells import Cells, objects, read_as
 from squircuit.data.content import Content
 from squircuit.data.layout import Layout
 from squircuit.data.optional import need
@@ -52,6 +52,10 @@ class ArrowSource(Source):
             column, kind = column.cast(self._arrow.string()), self._arrow.string()
         if types.is_string(kind) or types.is_large_string(kind):
             return column.to_numpy().astype(object)  # type: ignore[no-any-return]
+        if types.is_time(kind) or (types.is_timestamp(kind) and kind.tz is not None):
+            return objects(column.to_pylist())
+        if types.is_date(kind) or types.is_timestamp(kind):
+            return column.to_numpy().astype("M8[D]" if types.is_date(kind) else "M8[us]")  # type: ignore[no-any-return]
         if types.is_boolean(kind):
             column, kind = column.cast(self._arrow.int8()), self._arrow.int8()
         if any(test(kind) for test in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
@@ -93,6 +97,9 @@ class ParquetSource(ArrowSource):
             if len(table) != self.sizes[group]:
                 raise ValueError(f"{len(table)} rows, expected {self.sizes[group]}")
             return self.chunk_of(table, names, self._starts[group])
+
+    def numbers(self, group: int, names: Sequence[str]) -> None:
+        """Columns have types of their own, and `group` has them."""
 
     def whole(self) -> Any:
         with readable(self.path, "Parquet", "write it again"):

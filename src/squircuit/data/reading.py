@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from squircuit.data.layout import Layout
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, SquircuitError, Wording
-from squircuit.storage.checks import shown
 from squircuit.storage.memory import free_bytes as memory
-from squircuit.storage.words import one_line, printable
+from squircuit.storage.words import one_line, path_text, printable
 
 MOST_COLUMNS = 2**20
 """The most columns of a table: each has a name, a type and input functions of its own."""
@@ -68,7 +67,7 @@ def readable(path: Path, what: str, fix: str | Wording) -> Iterator[None]:
         raise too_large(path) from error
     except Exception as error:  # each library has errors of its own, and damaged files find all of them
         raise DataError(
-            f"cannot be read as {what} ({one_line(error)})", where=shown(path), fix=fix
+            f"cannot be read as {what} ({one_line(error)})", where=path_text(path), fix=fix
         ) from error
 
 
@@ -83,7 +82,7 @@ def enough_memory(path: Path) -> Iterator[None]:
 
 def too_large(path: Path | str) -> DataError:
     return DataError(
-        f"{shown(Path(path))}: its rows do not fit into memory. "
+        f"{path_text(Path(path))}: its rows do not fit into memory. "
         "Fix: pass fewer rows, or stream a .npy or Parquet file with sq.data.Batches."
     )
 

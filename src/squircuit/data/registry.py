@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from squircuit.data.cifar import ARCHIVE, SHAPE, YCOCG, parse_cifar10, to_ycocg
 from squircuit.data.columns import Column, wrap
 from squircuit.data.download import Progress, RemoteFile, data_folder, fetch, is_there, verified
 from squircuit.data.idx import parse_idx
@@ -37,6 +39,7 @@ class Dataset:
         columns: the type of each of the d columns.
         name: of the data set.
         shape: of one sample, such as (28, 28); (d,) where it is no image.
+        labels: of the samples of "train", "valid" and "test", (n,) each; None where they were not asked for.
     """
 
     train: Array
@@ -45,6 +48,7 @@ class Dataset:
     columns: tuple[Column, ...]
     name: str
     shape: tuple[int, ...]
+    labels: Mapping[str, Array] | None = None
 
     def families(self, size: int = 24) -> list[Family]:
         """Input functions for each column; ``size`` of them where the column is not discrete."""
@@ -55,18 +59,21 @@ class Dataset:
         return f"Dataset({self.name!r}, {rows}, shape={self.shape})"
 
 
-def load(name: str, folder: str | Path | None = None, progress: Progress | None = None) -> Dataset:
+def load(
+    name: str, folder: str | Path | None = None, progress: Progress | None = None, labels: bool = False
+) -> Dataset:
     """A data set by its name; `names` lists them.
 
     Args:
-        name: "mnist", "fashion-mnist", "nltcs", "plants", "baudio", "dna", "digits", "ring", "spinner" or
-            "spiral".
+        name: "mnist", "fashion-mnist", "cifar10", "cifar10-ycocg", "nltcs", "plants", "baudio", "dna",
+            "digits", "ring", "spinner" or "spiral".
         folder: where its files lie or shall lie; default ``$SQUIRCUIT_DATA``, else ``~/.cache/squircuit``.
             Missing files are downloaded from a public mirror; every file is checked by its SHA-256.
         progress: called with the file, the bytes done and the bytes in all; default a line on the terminal.
+        labels: the class of each image as well, 0 to 9, of data sets that have such.
 
     Raises:
-        ParameterError: if there is no data set of that name.
+        ParameterError: if there is no data set of that name, or it has no labels.
         DataError: if a file is damaged, or missing and cannot be downloaded.
 
     Example:
@@ -77,12 +84,19 @@ def load(name: str, folder: str | Path | None = None, progress: Progress | None 
         squircuit.errors.ParameterError: there is no data set 'minst'. Fix: did you mean 'mnist'? ...
     """
     _known(name)
+    if labels and name not in LABELLED:
+        raise ParameterError(f"the data set {name!r} has no labels. Fix: pass one of {', '.join(LABELLED)}.")
     if name in GENERATORS:
         return _points(name)
     if name == "digits":
-        return _digits()
+        return _digits(labels)
     contents = fetch(FILES[name], data_folder(folder), progress)
-    return _images(name, contents) if name in IMAGES else _binary(name, contents)
+    if name in COLOURS:
+        return _colours(name, contents[0], labels)
+    if name not in IMAGES:
+        return _binary(name, contents)
+    classes = fetch(LABELS[name], data_folder(folder), progress) if labels else None
+    return _images(name, contents, classes)
 
 
 def names() -> list[str]:
@@ -90,7 +104,7 @@ def names() -> list[str]:
 
     Example:
         >>> names()[:3]
-        ['mnist', 'fashion-mnist', 'nltcs']
+        ['mnist', 'fashion-mnist', 'cifar10']
     """
     return [*FILES, "digits", *GENERATORS]
 
@@ -125,10 +139,31 @@ def _verdict(file: RemoteFile, folder: Path) -> str:
     return "ok"
 
 
-def _images(name: str, contents: list[bytes]) -> Dataset:
+def _images(name: str, contents: list[bytes], classes: list[bytes] | None) -> Dataset:
     whole, test = (parse_idx(content, file.path) for content, file in zip(contents, FILES[name], strict=True))
     train, valid = split(whole.reshape(len(whole), -1), VALIDATION)
-    return Dataset(train, valid, test.reshape(len(test), -1), pixels(test[0].size), name, test.shape[1:])
+    parsed = None
+    if classes is not None:
+        of_all, of_test = (parse_idx(c, file.path) for c, file in zip(classes, LABELS[name], strict=True))
+        parsed = _labels(of_all, of_test)
+    columns, shape = pixels(test[0].size), test.shape[1:]
+    return Dataset(train, valid, test.reshape(len(test), -1), columns, name, shape, parsed)
+
+
+def _colours(name: str, archive: bytes, labels: bool) -> Dataset:
+    whole, of_all, test, of_test = parse_cifar10(archive)
+    if name != "cifar10":
+        whole, test = to_ycocg(whole), to_ycocg(test)
+    train, valid = split(whole, VALIDATION)
+    d = math.prod(SHAPE)
+    columns = pixels(d, 256 if name == "cifar10" else YCOCG * (d // 3))
+    return Dataset(train, valid, test, columns, name, SHAPE, _labels(of_all, of_test) if labels else None)
+
+
+def _labels(of_all: Array, of_test: Array) -> dict[str, Array]:
+    """Labels in the same parts as the images."""
+    train, valid = split(of_all, VALIDATION)
+    return {"train": train, "valid": valid, "test": of_test}
 
 
 def _binary(name: str, contents: list[bytes]) -> Dataset:
@@ -138,11 +173,13 @@ def _binary(name: str, contents: list[bytes]) -> Dataset:
     return Dataset(train, valid, test, columns, name, (d,))
 
 
-def _digits() -> Dataset:
+def _digits(labels: bool) -> Dataset:
     source: Callable[[], Any] = need("sklearn.datasets", "the data set 'digits'").load_digits
-    rest, test = split(np.asarray(source().data).astype(np.uint8), 0.2)
+    found = source()
+    rest, test = split(np.asarray(found.data).astype(np.uint8), 0.2)
     train, valid = split(rest, VALIDATION)
-    return Dataset(train, valid, test, pixels(64, levels=17), "digits", (8, 8))
+    classes = _labels(*split(np.asarray(found.target).astype(np.uint8), 0.2)) if labels else None
+    return Dataset(train, valid, test, pixels(64, levels=17), "digits", (8, 8), classes)
 
 
 def _points(name: str) -> Dataset:
@@ -166,9 +203,10 @@ def split(rows: Array, share: float, seed: int = SEED) -> tuple[Array, Array]:
     return rows[~chosen], rows[chosen]
 
 
-def pixels(d: int, levels: int = 256) -> tuple[Column, ...]:
-    """The columns of an image: grey levels 0, …, levels − 1."""
-    return tuple(Column(f"pixel{i}", "count", high=levels - 1) for i in range(d))
+def pixels(d: int, levels: int | Sequence[int] = 256) -> tuple[Column, ...]:
+    """The columns of an image: levels 0, …, levels − 1, of all pixels or of each."""
+    sizes = [levels] * d if isinstance(levels, int) else levels
+    return tuple(Column(f"pixel{i}", "count", high=size - 1) for i, size in enumerate(sizes))
 
 
 IMAGES = {
@@ -190,6 +228,18 @@ IMAGES = {
     ),
 }
 """Name → mirrors, and the checksums of the train and test images."""
+OF_LABELS = {
+    "mnist": (
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+    "fashion-mnist": (
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    ),
+}
+"""Name → the checksums of the train and test labels."""
+COLOURS = ("cifar10", "cifar10-ycocg")
 
 DEBD = "https://raw.githubusercontent.com/arranger1044/DEBD/master/datasets"
 BINARY = {
@@ -217,9 +267,8 @@ BINARY = {
 """Name → the checksums of train, valid and test."""
 
 
-def _image_files(name: str) -> tuple[RemoteFile, ...]:
-    mirrors, *checksums = IMAGES[name]
-    files = ("train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz")
+def _image_files(name: str, what: str, checksums: Sequence[str]) -> tuple[RemoteFile, ...]:
+    mirrors, files = IMAGES[name][0], (f"train-{what}-ubyte.gz", f"t10k-{what}-ubyte.gz")
     return tuple(
         RemoteFile(f"{name}/{file}", checksum, tuple(f"{mirror}/{file}" for mirror in mirrors))
         for file, checksum in zip(files, checksums, strict=True)
@@ -233,5 +282,12 @@ def _binary_files(name: str) -> tuple[RemoteFile, ...]:
     )
 
 
-FILES = {name: _image_files(name) for name in IMAGES} | {name: _binary_files(name) for name in BINARY}
+FILES = (
+    {name: _image_files(name, "images-idx3", checksums) for name, (_, *checksums) in IMAGES.items()}
+    | dict.fromkeys(COLOURS, (ARCHIVE,))
+    | {name: _binary_files(name) for name in BINARY}
+)
 """Name → its files."""
+LABELS = {name: _image_files(name, "labels-idx1", checksums) for name, checksums in OF_LABELS.items()}
+"""Name → the files of its labels, which are fetched where they are asked for."""
+LABELLED = (*LABELS, *COLOURS, "digits")

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from squircuit.data.calendar import Calendar, calendar_from_dict
 from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, objects, shown
-from squircuit.data.columns import FITTED, Column, column_from_dict
+from squircuit.data.column_entries import column_from_dict
+from squircuit.data.columns import FITTED, Column
 from squircuit.data.frames import is_frame, named_columns, plain
 from squircuit.data.layout import Layout
 from squircuit.data.rows import Rows
@@ -33,15 +35,33 @@ class Chunk:
     cells: tuple[Cells, ...]
     place: Place
 
+    def split(self, calendars: Sequence[Calendar], names: Sequence[str] | None = None) -> Chunk:
+        """The same with the parts of dates and times in place of them.
+
+        Args:
+            calendars: of the columns that hold some.
+            names: of the columns in order, as the calendars know them; default: those of the chunk.
+        """
+        by_name, found = {one.name: one for one in calendars}, dict[str, Cells]()
+        for name, cells in zip(self.names if names is None else names, self.cells, strict=True):
+            one = by_name.get(name)
+            if one is None:
+                found[name] = cells
+            else:
+                found |= one.split(one.read(cells, self.place), self.place)
+        return Chunk(tuple(found), tuple(found.values()), self.place)
+
 
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table.
 
     Args:
-        columns: their names and types.
+        columns: the names and types of the variables of a model: of all columns but those of dates and times,
+            each of which is several variables, such as "day.month" and "day.weekday".
         layout: of the table that they were inferred from, which `frame` imitates: its library and the types
             there. None: a file of texts. It says nothing about numbers, so it does not count in comparisons.
+        calendars: the columns of dates and times.
 
     Example:
         >>> schema = Schema((Column("sex", "binary", ("f", "m")), Column("height", "continuous", loc=1.7)))
@@ -60,10 +80,32 @@ class Schema:
 
     columns: tuple[Column, ...]
     layout: Layout | None = field(default=None, compare=False, repr=False)
+    calendars: tuple[Calendar, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the variables."""
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def table_names(self) -> tuple[str, ...]:
+        """The names of the columns of a table: dates and times by their own names, not by those of parts."""
+        whole = {part: one.name for one in self.calendars for part in one.names}
+        return tuple(dict.fromkeys(whole.get(name, name) for name in self.names))
+
+    def whole(self, name: str, parts: Sequence[list[Any]]) -> list[Any]:
+        """The cells of a column of a table from the decoded cells of its variables."""
+        one = next((one for one in self.calendars if one.name == name), None)
+        return parts[0] if one is None else one.join(dict(zip(one.names, parts, strict=True)))
+
+    def variables(self, name: str) -> list[int]:
+        """The numbers of the variables of a column of a table, or of the part of one; none: it has none."""
+        parts = next((one.names for one in self.calendars if one.name == name), (name,))
+        return [self._numbers[part] for part in parts if part in self._numbers]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: v for v, name in enumerate(self.names)}
 
     def families(
         self,
@@ -89,8 +131,8 @@ class Schema:
         """New rows as numbers.
 
         Args:
-            rows: a list of rows, an (n, d) array, a mapping from names to columns, or a data frame; of frames
-                and mappings columns with other names are ignored.
+            rows: a list of rows, an array with a column for each of the table, a mapping from names to
+                columns, or a data frame; of frames and mappings columns with other names are ignored.
 
         Raises:
             DataError: that names row, column and value, for unknown categories, texts among numbers, ragged
@@ -102,11 +144,15 @@ class Schema:
         """Rows that were read from a file as numbers.
 
         Args:
-            chunk: holds the columns of this schema in order.
+            chunk: holds the columns of the table in order, see `table_names`.
             unknown: (n, d), where to note values that are no states of discrete columns, which then count as
                 missing; None: they are refused.
         """
-        if all(cells.dtype != object for cells in chunk.cells):
+        return self.encode_parts(chunk.split(self.calendars, self.table_names), unknown)
+
+    def encode_parts(self, chunk: Chunk, unknown: Mask | None = None) -> HostRows:
+        """The same of a chunk that holds the variables in order."""
+        if all(cells.dtype.kind not in "OM" for cells in chunk.cells):
             values = np.concatenate(chunk.cells).reshape(len(chunk.cells), -1)
             if (rows := self.encode_numbers(values.T)) is not None:
                 return rows
@@ -172,12 +218,25 @@ class Schema:
             raise DataError(
                 f"decode: {one_line(error)}. Fix: pass the numbers that encode gave, or samples of a model."
             ) from error
-        self._require_width(values.shape, "decode")
+        self._require_width(values.shape, "decode", self.names)
         if missing is not None:
             values[np.broadcast_to(plain(missing).astype(bool), values.shape)] = np.nan
         kept = np.broadcast_to(False if exact is None else plain(exact).astype(bool), values.shape)
         columns = [_words(*part) for part in zip(self.columns, values.T, kept.T, strict=True)]
-        return [list(row) for row in zip(*columns, strict=True)]
+        return [list(row) for row in zip(*self.joined(columns), strict=True)]
+
+    def joined(self, columns: Sequence[list[Any]]) -> list[list[Any]]:
+        """The columns of a table from the decoded ones of the variables."""
+        return (
+            [self.whole(name, [columns[v] for v in self.variables(name)]) for name in self.table_names]
+            if self.calendars
+            else list(columns)
+        )
+
+    def table_mask(self, mask: Mask) -> Mask:
+        """Which cells of a table have a part in a mask of variables, (n, d): (n, columns)."""
+        found = [mask[:, self.variables(name)].any(axis=1) for name in self.table_names]
+        return np.stack(found, axis=1) if self.calendars else mask
 
     def frame(
         self,
@@ -204,13 +263,12 @@ class Schema:
         values = plain(rows)
         flat = [part if part is None else _flat(plain(part)) for part in (missing, exact)]
         cells = self.decode(_flat(values), *flat)
-        columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in self.columns]
+        names = self.table_names
+        columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
         if self.layout is None:
-            return Layout.wished(like).table(self.names, columns)
+            return Layout.wished(like).table(names, columns)
         layout = self.layout if like is None else Layout.wished(like)
-        return layout.table(
-            self.names, [self.layout.fitted(*part) for part in zip(self.names, columns, strict=True)]
-        )
+        return layout.table(names, [self.layout.fitted(*part) for part in zip(names, columns, strict=True)])
 
     def difference(self, other: Schema) -> str | None:
         """Why numbers of this schema mean something else in another one, in words; None: they do not.
@@ -233,7 +291,8 @@ class Schema:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it."""
         layout = {} if self.layout is None else {"layout": self.layout.to_dict()}
-        return {"columns": [asdict(column) for column in self.columns], **layout}
+        calendars = {"calendars": [asdict(one) for one in self.calendars]} if self.calendars else {}
+        return {"columns": [asdict(column) for column in self.columns], **layout, **calendars}
 
     @staticmethod
     def from_dict(document: Mapping[str, Any]) -> Schema:
@@ -241,6 +300,7 @@ class Schema:
         try:
             columns = tuple(column_from_dict(entry) for entry in document["columns"])
             layout = Layout.from_dict(document["layout"]) if "layout" in document else None
+            calendars = tuple(calendar_from_dict(entry) for entry in document.get("calendars", ()))
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise FormatError(
                 f"not the description of a schema: {one_line(error)}. Fix: pass what to_dict gave."
@@ -249,35 +309,43 @@ class Schema:
             raise FormatError(
                 "not the description of a schema: a name is there twice. Fix: pass what to_dict gave."
             )
-        return Schema(columns, layout)
+        names = [column.name for column in columns]
+        if any(part not in names for one in calendars for part in one.names):
+            raise FormatError(
+                "not the description of a schema: a part of a date is no column. Fix: pass what to_dict gave."
+            )
+        return Schema(columns, layout, calendars)
 
     def __str__(self) -> str:
         header = ("column", "type", "states", "values", "missing")
-        return aligned([header, *(_described(column) for column in self.columns)])
+        parts = {part: one for one in self.calendars for part in one.names}
+        lines = [_of_dates(parts[c.name]) if c.name in parts else _described(c) for c in self.columns]
+        return aligned([header, *dict.fromkeys(lines)])
 
     def _chunk(self, rows: Any) -> Chunk:
         if is_frame(rows):
-            return self._made(list(named_columns(rows, self.names).values()))
+            return self._made(list(named_columns(rows, self.table_names).values()))
         if not isinstance(rows, Sequence):
             rows = plain(rows)
-            self._require_width(rows.shape, "encode")
+            self._require_width(rows.shape, "encode", self.table_names)
             return self._made([as_cells(column) for column in rows.T])
+        width = len(self.table_names)
         for position, row in enumerate(rows):
-            if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(self.columns):
+            if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != width:
                 raise DataError(
-                    f"row {position}: {shown(row)} is not a row of {len(self.columns)} cells. "
-                    f"Fix: give one cell for each of {listed(self.names)}."
+                    f"row {position}: {shown(row)} is not a row of {width} cells. "
+                    f"Fix: give one cell for each of {listed(self.table_names)}."
                 )
-        return self._made([as_cells([row[i] for row in rows]) for i in range(len(self.columns))])
+        return self._made([as_cells([row[i] for row in rows]) for i in range(width)])
 
     def _made(self, cells: Sequence[Cells]) -> Chunk:
-        return Chunk(self.names, tuple(cells), lambda row: f"row {row}")
+        return Chunk(self.table_names, tuple(cells), lambda row: f"row {row}")
 
-    def _require_width(self, shape: tuple[int, ...], what: str) -> None:
-        if len(shape) != 2 or shape[1] != len(self.columns):
+    def _require_width(self, shape: tuple[int, ...], what: str, names: Sequence[str]) -> None:
+        if len(shape) != 2 or shape[1] != len(names):
             raise DataError(
-                f"{what}: expected rows of shape (n, {len(self.columns)}), got {shape}. "
-                f"Fix: give one column for each of {listed(self.names)}."
+                f"{what}: expected rows of shape (n, {len(names)}), got {shape}. "
+                f"Fix: give one column for each of {listed(names)}."
             )
 
 
@@ -319,16 +387,39 @@ def _described(column: Column) -> tuple[str, ...]:
     return column.name, column.kind, states, _values(column), str(column.missing or "–")
 
 
+def _of_dates(one: Calendar) -> tuple[str, ...]:
+    seen = f"{one.first} … {one.last}, by {', '.join(one.parts)}"
+    return one.name, one.kind, "–", seen, str(one.missing or "–")
+
+
 def _states(column: Column) -> str:
     return f"the states {_values(column)}" if column.is_discrete else f"{column.kind} values"
 
 
 def _values(column: Column) -> str:
     if column.categories:
-        more = ", …" if column.size > 4 else ""
-        return ", ".join(str(category) for category in column.categories[:4]) + more
+        more = ", …" if len(column.categories) > 4 else ""
+        others = "" if column.pooled is None else f", and {column.pooled} rare ones together"
+        between = " < " if column.ordered else ", "
+        return between.join(str(category) for category in column.categories[:4]) + more + others
     if column.kind == "continuous":
-        step = f", step {column.step:g}" if column.step else ""
-        step = f", {len(column.levels)} levels" if column.levels else step
-        return f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}{step}"
+        return (
+            f"{column.low:.4g} … {column.high:.4g}, mean {column.loc:.4g} ± {column.scale:.4g}"
+            + _resolution(column)
+            + _bounds(column)
+        )
     return f"{column.low:g} … {column.high:g}" + (" (periodic)" if column.kind == "periodic" else "")
+
+
+def _resolution(column: Column) -> str:
+    if column.levels:
+        return f", {len(column.levels)} levels"
+    if column.spikes:
+        return ", often " + ", ".join(f"{value:g}" for value, _ in column.spikes)
+    return f", step {column.step:g}" if column.step else ""
+
+
+def _bounds(column: Column) -> str:
+    if column.least is not None and column.most is not None:
+        return f", within {column.least:g} to {column.most:g}"
+    return "" if column.least is None else f", from {column.least:g}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.steps import STEPS, rounded
+from squircuit.data.decimals import STEPS, rounded
 from squircuit.errors import ParameterError
 
 MORE = 4
@@ -14,6 +16,15 @@ LEAST = 8
 """Rows beyond that: fewer may be chance."""
 REACH = 4
 """Neighbours on either side."""
+SAMPLE = 2**14
+"""Rows among which values that are repeated are looked for."""
+SHARE = 0.02
+"""The share of rows from which on a value without a step is a spike."""
+SEVERAL = 8
+"""Such values of a column; one that has more is like steps."""
+
+Repeated = Mapping[float, tuple[int, float]]
+"""A value → how many rows have it, and how far the next value is."""
 
 
 def spikes_of(
@@ -58,3 +69,40 @@ def _typical(
     beside = places[chosen, None] + shifts  # (k, 8)
     at = np.searchsorted(places, beside).clip(max=len(places) - 1)
     return np.median(np.where(places[at] == beside, counts[at], 0), axis=1)
+
+
+def repeated(values: NDArray[np.float64]) -> Repeated:
+    """Values that a share of the rows have, with how many have each and how far the next value is.
+
+    Example:
+        >>> repeated(np.append(np.zeros(90), np.arange(1.5, 11.5)))
+        {0.0: (90, 1.5)}
+    """
+    levels, counts = np.unique(values[:SAMPLE], return_counts=True)
+    often = levels[(counts >= SHARE * min(len(values), SAMPLE)) & (counts > LEAST) & np.isfinite(levels)]
+    found = {}
+    for value in often.tolist() if len(often) <= SEVERAL else []:
+        apart = np.abs(values - value)
+        others = apart[apart > 0]
+        found[value] = (int((apart == 0).sum()), float(others.min(initial=np.inf)))
+    return found
+
+
+def both_repeated(left: Repeated, right: Repeated) -> Repeated:
+    """What two pieces of a column repeat."""
+    if not (left and right):
+        return left or right
+    nothing = (0, np.inf)
+    pairs = {value: (left.get(value, nothing), right.get(value, nothing)) for value in {*left, *right}}
+    return {value: (a[0] + b[0], min(a[1], b[1])) for value, (a, b) in sorted(pairs.items())}
+
+
+def spikes_with_cells(found: Repeated, rows: int) -> tuple[tuple[float, float], ...]:
+    """Spikes and the distance within which numbers are theirs, half of that to the next value.
+
+    Example:
+        >>> spikes_with_cells({0.0: (90, 1.5), 3.0: (1, 0.5)}, rows=100)
+        ((0.0, 0.75),)
+    """
+    often = {value: gap for value, (count, gap) in found.items() if count >= SHARE * rows}
+    return tuple((value, gap / 2) for value, gap in sorted(often.items()) if gap < np.inf)

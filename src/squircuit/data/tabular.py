@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from squircuit.data.calendar import Calendar
 from squircuit.data.cells import (
     SEVERAL,
     Cells,
@@ -26,9 +27,11 @@ from squircuit.data.cells import (
 from squircuit.data.columns import Column
 from squircuit.data.content import Content
 from squircuit.data.csv_files import CsvSource
+from squircuit.data.find_dates import calendars_in, part_column, without_dates
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
+from squircuit.data.image_shards import ParquetImages, TarImages, image_column
 from squircuit.data.images import ImageSource
-from squircuit.data.infer import Facts, infer
+from squircuit.data.infer import Facts, in_order, infer
 from squircuit.data.layout import Layout
 from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import FeatherSource, ParquetSource
@@ -45,7 +48,8 @@ CSV = frozenset({".csv", ".tsv", ".txt", ".data"})
 PARQUET = frozenset({".parquet", ".pq"})
 FEATHER = frozenset({".feather", ".arrow"})
 NUMPY = frozenset({".npy", ".npz"})
-KNOWN = CSV | PARQUET | FEATHER | NUMPY
+TAR = frozenset({".tar"})
+KNOWN = CSV | PARQUET | FEATHER | NUMPY | TAR
 MANY_ROWS = 10
 """From this many rows on, texts that are all different are no coincidence."""
 
@@ -153,7 +157,8 @@ def table_like(source: Source, like: Table | Schema) -> Table:
     """All rows of a source, with columns and types that are known."""
     schema = like.schema if isinstance(like, Table) else like
     with enough_memory(source.path):
-        return _table(source, schema, source.chunks(matched(source, schema)))
+        chunks = source.chunks(matched(source, schema))
+        return _joined(source, schema, [schema.encode_chunk(chunk) for chunk in chunks])
 
 
 def table(rows: Any, columns: Wishes = None) -> Table:
@@ -182,8 +187,11 @@ def inferred(source: Source, columns: Wishes = None) -> Table:
     """All rows of a source, with the type of every column inferred or as wished."""
     names, wishes = chosen(source, columns)
     with enough_memory(source.path):
-        chunks = _parsed(list(source.chunks(names)))
-        return _table(source, _schema(source, names, wishes, chunks, known=bool(columns)), chunks)
+        chunks = list(source.chunks(names))
+        calendars = calendars_in(chunks, wishes, str(source.path))
+        chunks = _parsed([_plain(chunk.split(calendars)) for chunk in chunks])
+        schema = _schema(source, calendars, wishes, chunks, known=bool(columns))
+        return _joined(source, schema, [schema.encode_parts(chunk) for chunk in chunks])
 
 
 def scan(
@@ -207,7 +215,9 @@ def scan(
     source = open_source(path, header, delimiter, encoding)
     names, wishes = chosen(source, columns)
     with enough_memory(source.path):
-        return _schema(source, names, wishes, source.chunks(names), known=bool(columns))
+        calendars = calendars_in(source.chunks(names), wishes, str(source.path))
+        chunks = (_plain(chunk.split(calendars)) for chunk in source.chunks(names))
+        return _schema(source, calendars, wishes, chunks, known=bool(columns))
 
 
 def open_source(
@@ -223,7 +233,10 @@ def open_source(
     if suffix in CSV:
         return CsvSource(content, header, delimiter or ("\t" if suffix == ".tsv" else None), encoding)
     if suffix in PARQUET:
-        return ParquetSource(content)
+        images = image_column(path) if content.is_file else None
+        return ParquetSource(content) if images is None else ParquetImages(path, images)
+    if suffix in TAR and content.is_file:
+        return TarImages(path)
     if suffix in FEATHER:
         return FeatherSource(content)
     if suffix in NUMPY:
@@ -257,14 +270,14 @@ def chosen(source: Source, columns: Wishes) -> tuple[list[str], dict[str, str]]:
 def matched(source: Source, schema: Schema) -> list[str]:
     """The columns of a file that are those of a schema: by name, or by number where the file has no names."""
     if not source.named:
-        if len(source.names) != len(schema.columns):
+        if len(source.names) != len(schema.table_names):
             raise DataError(
-                f"{source.path}: {len(source.names)} columns, expected {len(schema.columns)}. "
-                f"Fix: give one for each of {listed(schema.names)}."
+                f"{source.path}: {len(source.names)} columns, expected {len(schema.table_names)}. "
+                f"Fix: give one for each of {listed(schema.table_names)}."
             )
         return list(source.names)
     present = frozenset(source.names)
-    for name in schema.names:
+    for name in schema.table_names:
         if name not in present:
             raise DataError(
                 f"there is no column {name!r}, only {listed(source.names)}",
@@ -274,7 +287,7 @@ def matched(source: Source, schema: Schema) -> list[str]:
                 + Wording(", or pass header=False", ", or pass --no-header")
                 + " if the first line holds data",
             )
-    return list(schema.names)
+    return list(schema.table_names)
 
 
 def _content(path: Any) -> Content:
@@ -290,22 +303,29 @@ def _content(path: Any) -> Content:
 
 def _schema(
     source: Source,
-    names: Sequence[str],
+    calendars: tuple[Calendar, ...],
     wishes: Mapping[str, str],
     chunks: Iterable[Chunk],
     *,
     known: bool,
 ) -> Schema:
     """The types of the columns; ``known``: the user has named some, so that they are names and no data."""
-    facts = dict(zip(names, _seen(chunks), strict=True))
+    facts = _seen(chunks)
+    parts = {name: part for one in calendars for name, part in zip(one.names, one.parts, strict=True)}
     if source.guessed and source.named and not known:
         _doubt_names(source, facts)
-    columns = tuple(infer(name, facts[name], str(source.path), wishes.get(name)) for name in names)
+    types = source.layout.types if source.layout is not None else {}
+    columns = tuple(
+        part_column(parts[name], name, seen, str(source.path))
+        if name in parts
+        else in_order(infer(name, seen, str(source.path), wishes.get(name)), types.get(name))
+        for name, seen in facts.items()
+    )
     _warn_of_constants(source, columns)
     _warn_of_names(
         source, [c for c in columns if c.name not in wishes and _is_all_different(c, facts[c.name])]
     )
-    return Schema(columns, source.layout)
+    return Schema(columns, source.layout, calendars)
 
 
 def _parsed(chunks: list[Chunk]) -> list[Chunk]:
@@ -325,13 +345,18 @@ def _parsed(chunks: list[Chunk]) -> list[Chunk]:
     ]
 
 
-def _seen(chunks: Iterable[Chunk]) -> list[Facts]:
+def _seen(chunks: Iterable[Chunk]) -> dict[str, Facts]:
     """What all chunks together tell of each column."""
-    total: list[Facts] = []
+    total: dict[str, Facts] = {}
     for chunk in chunks:
-        found = Facts.of_columns(chunk.cells, chunk.place)
-        total = [a + b for a, b in zip(total, found, strict=True)] if total else found
+        found = dict(zip(chunk.names, Facts.of_columns(chunk.cells, chunk.place), strict=True))
+        total = {name: total[name] + seen for name, seen in found.items()} if total else found
     return total
+
+
+def _plain(chunk: Chunk) -> Chunk:
+    """The chunk with texts in place of dates that have no calendar, as they are all the same."""
+    return Chunk(chunk.names, tuple(map(without_dates, chunk.cells)), chunk.place)
 
 
 def _doubt_names(source: Source, facts: Mapping[str, Facts]) -> None:
@@ -387,8 +412,8 @@ def _warn_of_constants(source: Source, columns: Sequence[Column]) -> None:
         warnings.warn(SquircuitWarning(said + drop), stacklevel=5)
 
 
-def _table(source: Source, schema: Schema, chunks: Iterable[Chunk]) -> Table:
-    cells = Rows.joined([schema.encode_chunk(chunk) for chunk in chunks])
+def _joined(source: Source, schema: Schema, parts: list[HostRows]) -> Table:
+    cells = Rows.joined(parts)
     width = cells.x.shape[1]
     shape = source.shape if source.shape and np.prod(source.shape) == width else (width,)
     return Table(cells, schema, str(source.path), tuple(shape))

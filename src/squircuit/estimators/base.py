@@ -27,8 +27,8 @@ from squircuit.learning import learn
 from squircuit.models import SquaredCircuit, load, mixture, table_model
 from squircuit.models.training_table import chow_liu_trees, training_table
 from squircuit.regions import RegionGraph
+from squircuit.storage.words import quoted
 from squircuit.training import History, fit
-from squircuit.training.config import shown
 
 BLOCK = 4096  #: rows that are asked about at once
 CIRCUIT: dict[str, Any] = {
@@ -45,6 +45,7 @@ CIRCUIT: dict[str, Any] = {
 }
 """Options of one circuit and of its training: their defaults."""
 MOST_MEMBERS = 1024
+TINY = 1e-300
 
 
 class CircuitEstimator(BaseEstimator):
@@ -109,12 +110,12 @@ class CircuitEstimator(BaseEstimator):
             self._train(rows, seed)
         else:
             self.model_ = self._learnt(rows, seed)
-        self._remember(X)
+        self._remember(X, rows)
         return self
 
-    def _remember(self, X: Any) -> None:
-        """The names of all columns, and what frames of them look like."""
-        self._columns = names_in(X)
+    def _remember(self, X: Any, rows: Table) -> None:
+        """The names of all columns, how many rows count, and what frames of them look like."""
+        self._columns, self._count = names_in(X), len(rows)
         self._layout = Layout.of(X).to_dict() if frame_kind(X) else None
 
     @property
@@ -145,7 +146,7 @@ class CircuitEstimator(BaseEstimator):
         members = _plain(self.members)
         if not is_whole(members, 1, MOST_MEMBERS):
             raise ParameterError(
-                f"members={shown(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
+                f"members={quoted(members)}. Fix: pass a number of models, from 1 to {MOST_MEMBERS}."
             )
         return members
 
@@ -186,7 +187,8 @@ class CircuitEstimator(BaseEstimator):
 
     def _cells(self, X: Any) -> dict[str, Cells]:
         """The columns that are modelled, by the names that they had in `fit`; frames, too, by position."""
-        wanted = {position: name for position, name in enumerate(self._columns) if name in self._schema.names}
+        known = self._schema.table_names
+        wanted = {position: name for position, name in enumerate(self._columns) if name in known}
         if not frame_kind(X):
             return {name: as_cells(X[:, position]) for position, name in wanted.items()}
         there = names_of(X)
@@ -194,20 +196,28 @@ class CircuitEstimator(BaseEstimator):
         return dict(zip(wanted.values(), found.values(), strict=True))
 
     def _encoded(self, cells: Mapping[str, Cells]) -> tuple[Rows[NDArray[Any]], Mask]:
-        """Rows as the model takes them, and which cells no discrete column had in training.
+        """Rows as the model takes them, and which cells hold a value that their discrete column never had.
 
-        Those have probability 0; in the rows they count as missing.
+        In the rows those count as missing; how likely they are says :meth:`_log_density`.
         """
         unknown = np.zeros((len(next(iter(cells.values()))), len(self._schema.names)), dtype=bool)
         return encoded(self._schema, cells, unknown), unknown
 
     def _log_density(self, X: Any) -> NDArray[np.float64]:
-        """log p of the known cells of every row; −inf where a discrete column has a value it never had."""
+        r"""log p of the known cells of every row, also of those with values that were never seen: (n,).
+
+        A discrete column that n rows show has a new value with probability :math:`\epsilon = 1/(2n + 2)`,
+        independently of all else, so that the density of the model counts for the share 1 − ε of each. A
+        column whose rare values are pooled has a state for new ones, which the model has learnt.
+        """
         check_is_fitted(self)
         rows, unknown = self._encoded(self._cells(self._validated(X, reset=False)))
         with torch.no_grad():
             parts = [self.model_.log_prob(*part).cpu().numpy() for part in blocks(rows)]
-        return np.where(unknown.any(axis=1), -np.inf, np.concatenate(parts))
+        new = np.array([_share_of_new(column, self._count) for column in self._schema.columns])
+        known = ~rows.missing & ~unknown
+        beside: NDArray[np.float64] = known @ np.log1p(-new) + unknown @ np.log(np.maximum(new, TINY))
+        return np.concatenate(parts) + beside
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -236,6 +246,12 @@ def blocks(rows: Rows[NDArray[Any]], size: int = BLOCK) -> Iterator[Rows[NDArray
     """Some rows at a time."""
     for start in range(0, len(rows), size):
         yield rows.take(slice(start, start + size))
+
+
+def _share_of_new(column: Column, rows: int) -> float:
+    """How likely a column has a value that none of the training rows has."""
+    is_open = not column.is_discrete or column.pooled is not None
+    return 0.0 if is_open else 0.5 / (rows - column.missing + 1)
 
 
 def _differs(value: Any, default: Any) -> bool:
@@ -323,7 +339,7 @@ def levels(column: Column) -> NDArray[Any]:
     """What the states of a discrete column stand for: numbers, or texts (then of dtype object)."""
     if column.kind == "count":
         return np.arange(column.low, column.high + 1)
-    return np.array(column.categories, dtype=object if column.is_text else np.float64)
+    return np.array(column.states, dtype=object if column.is_text else np.float64)
 
 
 def decoded(column: Column, values: NDArray[Any], exact: bool = False) -> NDArray[Any]:

@@ -103,7 +103,7 @@ class SquaredCircuitClassifier(ClassifierMixin, CircuitEstimator):
             raise ValueError(f"{len(rows)} rows in X, {len(labels)} labels in y. Fix: pass one for each row.")
         self.classes_, codes = np.unique(labels, return_inverse=True)
         seed = self._seed(self.random_state)
-        self._remember(X)
+        self._remember(X, rows)
         self.temperature_, self.bias_ = 1.0, np.zeros(len(self.classes_))
         if self.discriminative:
             self._calibrate(rows, codes, seed)

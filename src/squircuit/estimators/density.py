@@ -30,7 +30,8 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
     Columns of texts are categories. A column of integers that span at most 256 is discrete, too (two
     different ones: binary), in arrays of floats as well; all other numbers are continuous. ``columns`` says
     otherwise, and does so for every fold of a cross-validation: the range of a count, for example, is else
-    that of the training rows. A value that a discrete column did not have in training has probability 0.
+    that of the training rows. A value that a discrete column did not have in n training rows has the
+    probability 1/(2n + 2), so the values that it had share the rest.
 
     Args:
         units: K, the width of the circuit; None: by the number of rows, as :func:`squircuit.table_model`.
@@ -95,7 +96,7 @@ class SquaredCircuitDensity(DensityMixin, CircuitEstimator):
         drawn = self.model_.sample(n_samples, seed=self._seed(random_state)).cpu().numpy()
         if self._layout is not None:
             return Layout.from_dict(self._layout).table(
-                self._schema.names, list(zip(*self._schema.decode(drawn), strict=True))
+                self._schema.table_names, list(zip(*self._schema.decode(drawn), strict=True))
             )
         return np.stack(
             [decoded(column, drawn[:, v]) for v, column in enumerate(self._schema.columns)], axis=1

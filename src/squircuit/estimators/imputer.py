@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +16,10 @@ from squircuit.data import Column, Rows
 from squircuit.data.cells import Cells, numbers
 from squircuit.data.frames import cells_of_frame, names_of
 from squircuit.data.layout import Layout
-from squircuit.estimators.base import CircuitEstimator, decoded, frame_kind, levels
+from squircuit.estimators.base import CircuitEstimator, decoded, frame_kind
+from squircuit.estimators.means import means
 from squircuit.inference.imputation import require_how
+from squircuit.models.mixture import unmixed
 from squircuit.progress import shown, steps
 
 BLOCK = 512  #: rows whose marginals are in memory at once
@@ -24,6 +27,11 @@ BLOCK = 512  #: rows whose marginals are in memory at once
 
 class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstimator):
     """Fills missing cells given the known ones of their row, by the exact conditional distribution.
+
+    Where the model is a mixture of models that learnt apart, p = Σ_m w_m p_m, as the search makes it, means
+    are those of Σ_m w_m p_m(x_v | y): each member fills the gaps by itself, and their answers are averaged by
+    their shares. (p(x_v | y) weighs them by w_m p_m(y), which in most rows is nearly all for one member, and
+    not always for the one that fills gaps best.) Modes and samples are those of p.
 
     Observed cells are never changed. A value that a discrete column did not have in training stays, and the
     other cells of its row are filled as if it were missing.
@@ -117,35 +125,40 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         kinds = [object if column.is_text else np.float64 for column in columns]
         values = [np.empty(len(rows), dtype=kind) for kind in kinds]
         gaps = np.flatnonzero(rows.missing.any(axis=1))
-        generator = torch.Generator(self.model_.device).manual_seed(self._seed(self.random_state))
         parts = [gaps[start : start + BLOCK] for start in range(0, len(gaps), BLOCK)]
+        block = self._filler()
         with shown("filling"):
             for places in steps(parts, [len(part) for part in parts]):
-                for v, found in self._block(rows.take(places), generator).items():
+                for v, found in block(rows.take(places)).items():
                     values[v][places] = found
         return values
 
-    def _block(self, rows: Rows[NDArray[Any]], generator: torch.Generator) -> dict[int, NDArray[Any]]:
-        """Column → what its missing cells become, of the columns that some row lacks."""
-        columns = dict(enumerate(self._schema.columns))
-        how: Any = self.strategy
-        filled = self.model_.impute(rows.x, rows.missing, how, generator=generator).cpu().numpy()
-        values = {v: decoded(column, filled[:, v], how == "mean") for v, column in columns.items()}
-        numeric = [v for v, c in columns.items() if c.is_discrete and not c.is_text]
-        if how == "mean" and rows.missing[:, numeric].any():
-            found = self.model_.marginals(rows.x, rows.missing).values
-            values |= {v: found[v].cpu().numpy() @ levels(columns[v]) for v in numeric if v in found}
-        return values
+    def _filler(self) -> Callable[[Rows[NDArray[Any]]], dict[int, NDArray[Any]]]:
+        """What maps rows to column → what its missing cells become."""
+        columns, how = self._schema.columns, self.strategy
+        if how == "mean":
+            members, schema = unmixed(self.model_), self._schema
+            parts = frozenset(v for one in schema.calendars for v in schema.variables(one.name))
+            return lambda rows: means(members, rows, columns, parts)
+        generator = torch.Generator(self.model_.device).manual_seed(self._seed(self.random_state))
+
+        def drawn(rows: Rows[NDArray[Any]]) -> dict[int, NDArray[Any]]:
+            filled = self.model_.impute(rows.x, rows.missing, how, generator=generator).cpu().numpy()  # type: ignore[arg-type]
+            return {v: decoded(column, filled[:, v]) for v, column in enumerate(columns)}
+
+        return drawn
 
     def _filled_frame(self, X: Any, values: list[NDArray[Any]], gaps: NDArray[np.bool_]) -> Any:
         """A frame with cells in its gaps, of the library that is wished; see ``set_output``."""
-        there, changed = names_of(X), {}
-        for v, column in enumerate(self._schema.columns):
-            places = np.flatnonzero(gaps[:, v])
+        there, changed, schema = names_of(X), {}, self._schema
+        for own in schema.table_names:
+            variables = schema.variables(own)
+            places = np.flatnonzero(gaps[:, variables].any(axis=1))
             if len(places):
-                name = there[self._columns.index(column.name)]
+                name = there[self._columns.index(own)]
                 cells = cells_of_frame(X, name)
-                for row, value in zip(places.tolist(), values[v][places].tolist(), strict=True):
+                found = [values[v][places].tolist() for v in variables]
+                for row, value in zip(places.tolist(), schema.whole(own, found), strict=True):
                     cells[row] = value
                 changed[str(name)] = cells
         made = Layout.of(X).filled(X, changed)

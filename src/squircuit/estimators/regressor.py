@@ -90,7 +90,7 @@ class SquaredCircuitRegressor(RegressorMixin, CircuitEstimator):
         types = {**({} if wishes is None else dict(wishes)), name: "continuous"}  # type: ignore[arg-type]
         rows = weighted_table({**cells, name: target}, types, sample_weight)
         self.model_ = self._learnt(rows, self._seed(self.random_state))
-        self._remember(X)
+        self._remember(X, rows)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ in c is zero, and gradients are exact with every c and every s held constant in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from squircuit.execution.plan import (
     part_with_inner_products,
 )
 from squircuit.execution.precision import tf32
+from squircuit.execution.spread import SpreadStacks, changed, dtypes
 from squircuit.execution.weighted_product import Saved
 
 
@@ -79,6 +81,7 @@ class Network:
         crossed = set(self._crossed.groups)  # all sums are among them
         self._alone = [g for g in plan.groups if not isinstance(g, SumGroup) and g not in crossed]
         self._reads = _count_reads(plan)
+        self.users = Counter(group.weight.stack for group in plan.groups if isinstance(group, SumGroup))
         self._added = {
             width
             for branch in plan.branches
@@ -144,10 +147,9 @@ class Network:
                 for group in plan.groups
                 if isinstance(group, InputGroup)
             ]
-        dtype = grams[0].dtype
-        for each in [*grams, *stacks]:
-            dtype = torch.promote_types(dtype, each.dtype)
-        inputs, weights = ([each.to(dtype) for each in part] for part in (grams, stacks))
+        dtype = reduce(torch.promote_types, dtypes(stacks), reduce(torch.promote_types, dtypes(grams)))
+        inputs = [gram.to(dtype) for gram in grams]
+        weights = changed(stacks, lambda stack: stack.to(dtype))
         norms, scales = network._sweep(GRAMS, inputs, weights, [None] * len(inputs))
         found = torch.split(log_or_nothing(norms) + scales, [width for width, _ in names])
         return dict(zip(names, found, strict=True))
@@ -178,10 +180,11 @@ class Network:
         input_scales: Sequence[Tensor | None],
     ) -> tuple[Tensor, Tensor]:
         # torch's own flag for this, needs_input_grad, is set without gradients, too
-        trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *weights))
-        run = _Run(self, algebra, trains)
+        tensors = weights.parts if isinstance(weights, SpreadStacks) else weights
+        trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *tensors))
+        run = _Run(self, algebra, trains, weights)
         require_eager()
-        return _Sweep.apply(run, input_scales, *inputs, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        return _Sweep.apply(run, input_scales, *inputs, *tensors)  # type: ignore[no-untyped-call,no-any-return]
 
     def _weight_of(self, stacks: Sequence[Tensor], group: InputGroup) -> Tensor | None:
         return None if group.weight is None else self.weight(stacks, group.weight)
@@ -254,8 +257,9 @@ class _Sweep(torch.autograd.Function):
     def forward(
         ctx: Any, run: _Run, input_scales: Sequence[Tensor | None], *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        count = len(input_scales)
-        run.weights, ctx.run = tensors[count:], run
+        count, ctx.run = len(input_scales), run
+        if not isinstance(run.weights, SpreadStacks):
+            run.weights = tensors[count:]
         with tf32(run.network.tf32 and run.trains and run.algebra.allows_tf32):
             values, scales = run.forward(list(zip(tensors[:count], input_scales, strict=True)))
         ctx.mark_non_differentiable(scales)
@@ -275,11 +279,11 @@ class _Run:
     network: Network
     algebra: Algebra
     trains: bool  # there will be a backward pass
-    weights: Sequence[Tensor] = ()  # the stacks
+    weights: Sequence[Tensor]  # the stacks
     values: dict[int, Tensor] = field(default_factory=dict)  # width -> v̂ of N layers, (N, …)
     scales: dict[int, Tensor] = field(default_factory=dict)  # width -> s of N layers
     inverses: dict[Group, Tensor] = field(default_factory=dict)  # 1/c of every layer
-    saved: dict[Branch, Saved] = field(default_factory=dict)
+    saved: dict[Branch, list[Saved]] = field(default_factory=dict)  # one of each piece of the weights
     ratios: dict[Branch, Tensor] = field(default_factory=dict)  # exp(s_b − s), where a sum has several inputs
 
     def forward(self, inputs: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
@@ -309,6 +313,7 @@ class _Run:
             self.network.deliver(pools[width], width, place, self.algebra.root_gradient(part))
         totals: list[Tensor | None] = [None] * len(self.weights)
         inputs: list[Tensor] = []
+        left = self.network.users.copy()
         for group in reversed(plan.groups):
             # v̂ = v/c with c held constant: ∂v = ∂v̂/c
             g = pools[group.units][group.writes.start : group.writes.stop] * self.inverses[group]
@@ -316,6 +321,9 @@ class _Run:
                 inputs.append(g)
             elif isinstance(group, SumGroup):
                 self._sum_backward(group, g, pools, totals)
+                left.subtract([group.weight.stack])
+                if not left[group.weight.stack] and not self._in_pieces(group):
+                    self._give_back(group.weight.stack, totals)
             else:
                 self._product_backward(group, g, pools)
         return (*reversed(inputs), *totals)
@@ -338,15 +346,17 @@ class _Run:
         return values, [self.network.read(self.scales[k], slots) for k, slots in branch.factors]
 
     def _sum(self, group: SumGroup) -> tuple[Tensor, list[Tensor]]:
-        weight = self.network.weight(self.weights, group.weight)
         outs, scales = [], []
         for branch in group.branches:
             factors, each = self._read(branch)
-            part = _columns(weight, branch)
-            out, saved = self.algebra.weigh(branch.kind, part, factors, self.trains)
-            if self.trains:  # otherwise copies of scattered layers can go
-                self.saved[branch] = saved
-            outs.append(out)
+            parts: list[Tensor] = []
+            for folds, weight in self._weights(group):
+                part, some = _columns(weight, branch), [factor[folds] for factor in factors]
+                out, saved = self.algebra.weigh(branch.kind, part, some, self.trains)
+                if self.trains:  # otherwise copies of scattered layers can go
+                    self.saved.setdefault(branch, []).append(saved)
+                parts.append(out)
+            outs.append(parts[0] if len(parts) == 1 else torch.cat(parts))
             scales.append(each)
         if len(outs) == 1:
             return outs[0], scales[0]
@@ -354,40 +364,77 @@ class _Run:
         self.ratios.update(zip(group.branches, ratios, strict=True))
         return total, [scale]
 
+    def _weights(self, group: SumGroup) -> Iterator[tuple[slice, Tensor]]:
+        """Which folds, and their weights: all at once, or those of one process at a time."""
+        if self._in_pieces(group) and isinstance(self.weights, SpreadStacks):
+            yield from self.weights.pieces(group.weight.stack)
+        else:
+            yield slice(None), self.network.weight(self.weights, group.weight)
+
+    def _in_pieces(self, group: SumGroup) -> bool:
+        """The weights are spread, and nobody else uses them."""
+        use, weights = group.weight, self.weights
+        if not isinstance(weights, SpreadStacks) or use.index is not None or len(group.branches) > 1:
+            return False
+        return self.network.users[use.stack] == 1 and weights.in_pieces(use.stack)
+
     def _sum_backward(
         self, group: SumGroup, gradient: Tensor, pools: dict[int, Tensor], totals: list[Tensor | None]
     ) -> None:
         use, several = group.weight, len(group.branches) > 1
-        weight = self.network.weight(self.weights, use)
+        if self._in_pieces(group) and isinstance(self.weights, SpreadStacks):
+            found = self._weigh_backward(group, group.branches[0], gradient, pools)
+            totals[use.stack] = self.weights.gradient_of_pieces(use.stack, found)
+            return
         # Where one branch has all columns of the whole stack, its gradient is written (or added) in place:
         # no copy of what may be most of the memory. Otherwise it is made apart, and then put together.
         in_place = use.is_whole and not several
-        parts = []
+        parts: list[Tensor] = []
         for branch in group.branches:
             g = gradient * self.ratios[branch] if several else gradient  # out = Σ_b e^(s_b − s) out_b
-            part, before = _columns(weight, branch), totals[use.stack] if in_place else None
-            with self.network.targets(branch, pools) as targets:
-                found = self.algebra.weigh_backward(branch.kind, part, self.saved[branch], g, targets, before)
-            parts.append(found)
+            before = totals[use.stack] if in_place else None
+            parts += self._weigh_backward(group, branch, g, pools, before)
         whole = torch.cat(parts, dim=2) if several else parts[0]
         totals[use.stack] = whole if in_place else self._added(totals[use.stack], use, whole)
+
+    def _weigh_backward(
+        self,
+        group: SumGroup,
+        branch: Branch,
+        gradient: Tensor,
+        pools: dict[int, Tensor],
+        before: Tensor | None = None,
+    ) -> Iterator[Tensor]:
+        """The gradients of a branch's weights, those of some folds after those of others."""
+        with self.network.targets(branch, pools) as targets:
+            for (folds, weight), saved in zip(self._weights(group), self.saved[branch], strict=True):
+                part, into = _columns(weight, branch), [target[folds] for target in targets]
+                yield self.algebra.weigh_backward(branch.kind, part, saved, gradient[folds], into, before)
+
+    def _give_back(self, number: int, totals: list[Tensor | None]) -> None:
+        """Of stacks that are spread each process keeps its part of a gradient as soon as it is complete."""
+        total = totals[number]
+        if isinstance(self.weights, SpreadStacks) and total is not None:
+            totals[number] = self.weights.own_gradient(number, total)
 
     def _added(self, total: Tensor | None, use: Use, part: Tensor) -> Tensor:
         """The gradient of a stack, with that of the entries which a group uses."""
         if use.is_whole:
             return part if total is None else total.add_(part)
         assert use.index is not None
-        total = torch.zeros_like(self.weights[use.stack]) if total is None else total
+        if total is None:
+            count = len(self.network.plan.stacks[use.stack].parameters)
+            total = part.new_zeros(count, *part.shape[1:])
         return total.index_add_(0, self.network.index(use.index, total.device), part)
 
     def _product(self, group: ProductGroup) -> tuple[Tensor, list[Tensor]]:
         factors, scales = self._read(group.branch)
         if self.trains:
-            self.saved[group.branch] = Saved(factors)
+            self.saved[group.branch] = [Saved(factors)]
         return self.algebra.product(group.branch.kind, factors), scales
 
     def _product_backward(self, group: ProductGroup, gradient: Tensor, pools: dict[int, Tensor]) -> None:
-        factors = self.saved[group.branch].factors
+        factors = self.saved[group.branch][0].factors
         with self.network.targets(group.branch, pools) as targets:
             self.algebra.product_backward(group.branch.kind, factors, gradient, targets)
 

@@ -25,7 +25,7 @@ def has_no_sums(plan: Plan) -> bool:
 
     Example:
         >>> from squircuit.circuits import Circuit, Input, Sum
-        >>> from squircuit.execution.plan import make_plan
+        >>> from squircuit.execution import make_plan
         >>> from squircuit.families import MultivariateGaussian
         >>> gaussians = Input((0, 1), MultivariateGaussian(3, 2))
         >>> has_no_sums(make_plan(Circuit(gaussians))), has_no_sums(make_plan(Circuit(Sum(gaussians))))

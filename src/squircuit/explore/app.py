@@ -19,6 +19,7 @@ from squircuit.explore import exhibit as exhibits
 from squircuit.explore import images, tables
 from squircuit.explore.exhibit import Exhibit
 from squircuit.explore.fields import Question, plain
+from squircuit.explore.shelf import Shelf
 from squircuit.explore.worker import BusyError, Replaced, Worker
 from squircuit.storage.documents import parsed
 
@@ -54,16 +55,16 @@ class RefusedError(Exception):
     """A request that is no question: its code and a line."""
 
 
-def application(exhibit: Exhibit, worker: Worker) -> Starlette:
+def application(shelf: Shelf, worker: Worker) -> Starlette:
     """All addresses, without the token, see :mod:`squircuit.explore.guard`.
 
     Args:
-        exhibit: the model that is asked.
+        shelf: the models that are asked.
         worker: which answers.
     """
 
     async def ask(request: Request) -> Response:
-        return await _asked(request, exhibit, worker)
+        return await _asked(request, shelf, worker)
 
     async def progress(request: Request) -> Response:
         return JSONResponse(worker.progress(request.path_params["page"]))
@@ -96,18 +97,20 @@ async def _file(request: Request, content: tuple[bytes, str]) -> Response:
     return Response(body, media_type=kind)
 
 
-async def _asked(request: Request, exhibit: Exhibit, worker: Worker) -> Response:
+async def _asked(request: Request, shelf: Shelf, worker: Worker) -> Response:
     """The answer to a question, or a line that says why there is none."""
     kind = request.path_params["kind"]
     try:
         question = await _question(request)
+        if kind == "shelf":
+            return JSONResponse(shelf.listed())
         if kind not in QUESTIONS:
             raise RefusedError(404, f"no such question. Fix: one of {', '.join(QUESTIONS)}.")
         page = question.get("page")
         if not (page is None or (isinstance(page, str) and 0 < len(page) <= LONGEST_PAGE)):
             raise RefusedError(WRONG, f"page: no text of 1 to {LONGEST_PAGE} characters. Fix: pass one.")
         slot = None if page is None else (page, kind)
-        answer = worker.ask(slot, lambda: plain(QUESTIONS[kind](exhibit, question)))
+        answer = worker.ask(slot, lambda: plain(QUESTIONS[kind](shelf.chosen(question), question)))
         return JSONResponse(await asyncio.wrap_future(answer))
     except RefusedError as refused:
         return _error(*refused.args)

@@ -15,14 +15,19 @@ from squircuit.circuits.layers import Input, Layer
 from squircuit.circuits.structure import Structure
 from squircuit.data import Column, Schema
 from squircuit.explore.fields import Question
+from squircuit.inference import Marginals
 from squircuit.models import SquaredCircuit
 from squircuit.properties import check
 from squircuit.training import History
 
 MOST_DRAWN = 150
 """Layers of a circuit that is drawn layer by layer; of larger ones equal layers are drawn as one."""
+MOST_COLUMNS = 500
+"""Of a table that is shown column by column."""
 ENDS = (0.001, 0.999)
 """The quantiles between which a continuous column is drawn."""
+POINTS, SPIKES = 121, 40
+"""At which the density of a continuous column is drawn: evenly, and where it is highest."""
 BEYOND = 0.05
 """How much further, as a share of the way between them."""
 
@@ -51,17 +56,58 @@ class Exhibit:
         drawable = shape is not None and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3)))
         return drawable and len({(column.is_discrete, column.size) for column in columns}) == 1
 
+    @property
+    def kind(self) -> str:
+        """Which pages show it: "image", "table", or of more columns than anybody looks at "other"."""
+        if self.is_image:
+            return "image"
+        return "table" if len(self.schema.columns) <= MOST_COLUMNS else "other"
+
+    @cached_property
+    def parts(self) -> dict[int, SquaredCircuit]:
+        """Those circuits of a mixture, by number, that were asked by themselves."""
+        return {}
+
+    def part(self, number: int) -> SquaredCircuit:
+        """One of the circuits that are mixed, as a model of its own: p(x | m)."""
+        if number not in self.parts:
+            self.parts[number] = self.model.component(number)
+        return self.parts[number]
+
+    @cached_property
+    def _alike(self) -> Marginals | None:
+        """The distribution of every column by itself, where some column is no list of states."""
+        return None if all(c.is_discrete for c in self.schema.columns) else self.model.marginals()
+
     @cached_property
     def ranges(self) -> tuple[tuple[float, float], ...]:
         """Between which numbers each column is drawn: the states, or where nearly all of its mass lies."""
-        continuous = [v for v, column in enumerate(self.schema.columns) if not column.is_discrete]
-        found = self.model.marginals() if continuous else None
+        found = self._alike
         return tuple(
             (0.0, column.size - 1.0)
             if column.is_discrete or found is None
             else _range(column, found.quantiles(v, ENDS)[0])
             for v, column in enumerate(self.schema.columns)
         )
+
+    @cached_property
+    def grids(self) -> dict[int, Tensor]:
+        """Where the density of each continuous column is drawn: evenly, and on its spikes."""
+        found = self._alike
+        if found is None:
+            return {}
+        return {
+            v: _grid(found, v, *self.ranges[v])
+            for v, c in enumerate(self.schema.columns)
+            if not c.is_discrete
+        }
+
+
+def _grid(found: Marginals, v: int, low: float, high: float) -> Tensor:
+    """Even points, and the nodes at which the density is highest."""
+    nodes = found.points[v][found.values[v][0].topk(min(SPIKES, len(found.points[v]))).indices].double().cpu()
+    inside = nodes[(nodes > low) & (nodes < high)]
+    return torch.cat([torch.linspace(low, high, POINTS, dtype=torch.float64), inside]).sort().values
 
 
 def _range(column: Column, ends: Tensor) -> tuple[float, float]:
@@ -78,17 +124,17 @@ def described(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     first = exhibit.schema.columns[0]
     return {
         "name": exhibit.name,
-        "kind": "image" if exhibit.is_image else "table",
+        "kind": exhibit.kind,
         "words": model.extra_repr(),
         "shape": model.shape if exhibit.is_image else None,
         "levels": first.size if exhibit.is_image and first.is_discrete else None,
         "range": exhibit.ranges[0] if exhibit.is_image else None,
-        "columns": [] if exhibit.is_image else _columns(exhibit),
+        "columns": _columns(exhibit) if exhibit.kind == "table" else [],
         "variables": structure.num_variables,
         "layers": len(structure.layers),
         "parameters": structure.num_parameters(),
         "members": _members(model),
-        "classes": classes_of(model),
+        "classes": model.classes,
         "history": None if exhibit.history is None else exhibit.history.to_dict(),
         "notes": {name: model.notes[name] for name in ("command", "data", "scores") if name in model.notes},
     }
@@ -111,27 +157,28 @@ def _columns(exhibit: Exhibit) -> list[dict[str, Any]]:
 def _members(model: SquaredCircuit) -> list[dict[str, Any]]:
     """The circuits that are mixed and their shares; none of a single one."""
     shares = model.component_log_weights().exp().tolist()
-    kinds = [_words(root) for root in model.structure.roots]
-    return [
-        {"share": share, "words": words}
-        for share, words in zip(shares, kinds, strict=True)
-        if len(shares) > 1
-    ]
+    if len(shares) == 1:
+        return []
+    kinds = _learnt(model, shares) or [_words(root) for root in model.structure.roots]
+    return [{"share": share, "words": words} for share, words in zip(shares, kinds, strict=True)]
+
+
+def _learnt(model: SquaredCircuit, shares: list[float]) -> list[str]:
+    """What `learn` calls the members, where the notes of the model know all of them by their shares."""
+    noted = model.notes.get("learn")
+    listed = noted.get("members") if isinstance(noted, dict) else None
+    names = {_key(m.get("share")): str(m.get("candidate")) for m in listed or [] if isinstance(m, dict)}
+    return [names[_key(s)] for s in shares] if {_key(s) for s in shares} <= names.keys() else []
+
+
+def _key(share: object) -> str:
+    return f"{share:.6f}" if isinstance(share, float) else ""
 
 
 def _words(root: Layer) -> str:
     units = f"{root.units} unit" + ("s" if root.units > 1 else "")
     kind = type(root.family).__name__ if isinstance(root, Input) else root.kind
     return f"{kind}, {units}"
-
-
-def classes_of(model: SquaredCircuit) -> list[str]:
-    """The names of the mixed circuits, where each is the model of a class; the notes of the model say so."""
-    names = model.notes.get("classes")
-    count = len(model.structure.roots)
-    if not isinstance(names, list) or not len(names) == count > 1:
-        return []
-    return [str(name) for name in names]
 
 
 def properties(exhibit: Exhibit, question: Question) -> dict[str, Any]:

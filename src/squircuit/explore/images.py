@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from squircuit.errors import DataError
-from squircuit.explore.exhibit import Exhibit, classes_of, row_of, shares_of_members
-from squircuit.explore.fields import Question, entries, seed, whole
-from squircuit.storage.words import quoted
+from squircuit.errors import DataError, ParameterError
+from squircuit.explore.exhibit import Exhibit, row_of, shares_of_members
+from squircuit.explore.fields import Question, entries, seed, text, whole
+from squircuit.models import SquaredCircuit
+from squircuit.storage.words import listed, quoted
 
 MOST = 24
 """Completions at once."""
@@ -23,7 +24,7 @@ def completions(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     ``seed``. A model of classes has a ``class``, too: then all are drawn of this one.
     """
     x, missing = _seen(exhibit, question)
-    drawn = exhibit.model.sample(
+    drawn = _asked(exhibit, question).sample(
         whole(question, "count", 1, MOST, 6), given=x, missing=missing, seed=seed(question)
     )
     return {"completions": drawn[:, 0].tolist()}
@@ -38,7 +39,7 @@ def likelihood(exhibit: Exhibit, question: Question) -> dict[str, Any]:
         "seen": seen,
         "bits": -log_prob / seen / math.log(2) if seen else None,
         "members": shares_of_members(exhibit, x, missing),
-        "classes": classes_of(exhibit.model),
+        "classes": exhibit.model.classes,
     }
 
 
@@ -47,6 +48,17 @@ def spread(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     x, missing = _seen(exhibit, question)
     found = exhibit.model.marginals(x, missing)
     return {"mean": found.mean[0].tolist(), "deviation": found.variance[0].clamp_min(0).sqrt().tolist()}
+
+
+def _asked(exhibit: Exhibit, question: Question) -> SquaredCircuit:
+    """The model, or that of the class that the question names."""
+    if "class" not in question:
+        return exhibit.model
+    name, classes = text(question, "class"), exhibit.model.classes
+    if name not in classes:
+        known = f"one of {listed(classes)}" if classes else "leave it out; this model has no classes"
+        raise ParameterError(f"{quoted(name)} is no class", where="class", fix=known)
+    return exhibit.part(classes.index(name))
 
 
 def _seen(exhibit: Exhibit, question: Question) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,6 @@ from squircuit.explore.fields import Question, entries, seed, text, whole
 from squircuit.inference import Marginals
 from squircuit.storage.words import listed, quoted
 
-POINTS = 121
-"""At which the density of a continuous column is drawn."""
 SIDE = 48
 """Points along a side of a heat map."""
 MOST_STATES = 64
@@ -30,16 +28,20 @@ FINE = 1 + 1e-6
 
 
 def distributions(exhibit: Exhibit, question: Question) -> dict[str, Any]:
-    """The exact distributions of all columns that are not set, given ``evidence``, cells by name; log p."""
+    """The exact distribution of every column given all others of ``evidence``, cells by name; and log p.
+
+    So a column that is set has the distribution that it would have if it were not, which tells how odd it is.
+    """
     x, missing = _row(exhibit, _evidence(exhibit, question))
-    grid = {v: _points(exhibit, v, POINTS) for v in _continuous(exhibit, missing)}
-    found = exhibit.model.marginals(x, missing, grid=grid)
     columns = exhibit.schema.columns
-    unknown = [v for v in range(len(columns)) if missing[0, v]]
+    known = [v for v in range(len(columns)) if not missing[0, v]]
+    gaps = torch.cat([missing, missing | torch.eye(len(columns), dtype=torch.bool)[known]])
+    places = dict(zip(known, range(1, len(gaps)), strict=True))  # in which row each column is unknown
+    found = exhibit.model.marginals(x.repeat(len(gaps), 1), gaps, grid=exhibit.grids)
     return {
         "log_prob": float(exhibit.model.log_prob(x, missing)),
         "members": shares_of_members(exhibit, x, missing),
-        "columns": {columns[v].name: _distribution(columns[v], found, v) for v in unknown},
+        "columns": {c.name: _distribution(c, found, v, places.get(v, 0)) for v, c in enumerate(columns)},
     }
 
 
@@ -167,10 +169,6 @@ def _row(exhibit: Exhibit, cells: Sequence[Any]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(rows.x), torch.from_numpy(rows.missing)
 
 
-def _continuous(exhibit: Exhibit, missing: Tensor) -> list[int]:
-    return [v for v, c in enumerate(exhibit.schema.columns) if missing[0, v] and not c.is_discrete]
-
-
 def _points(exhibit: Exhibit, v: int, count: int) -> Tensor:
     """Where a column is drawn: its states, of very many some, or points of its range."""
     column = exhibit.schema.columns[v]
@@ -185,21 +183,32 @@ def _axis(column: Column, points: Tensor) -> dict[str, Any]:
     return {"name": column.name, "discrete": column.is_discrete, "points": values}
 
 
-def _distribution(column: Column, found: Marginals, v: int) -> dict[str, Any]:
-    """p(x_v | what is set): states or points, what it is there, and in numbers where it lies."""
-    values = found.values[v][0].tolist()
-    answer: dict[str, Any] = {"values": values, "mode": column.decode(float(found.mode(v)[0]))}
+def _distribution(column: Column, found: Marginals, v: int, row: int) -> dict[str, Any]:
+    """p(x_v | the others) of a row: states or points, what it is there, and in numbers where it lies."""
+    answer: dict[str, Any] = {
+        "values": found.values[v][row].tolist(),
+        "mode": column.decode(float(found.mode(v)[row])),
+    }
     if not column.is_discrete:
         answer["points"] = found.points[v].tolist()
     if column.kind in ("count", "continuous"):
         shift = column.low if column.kind == "count" else 0.0
-        ends = found.quantiles(v, LEVELS)[0].tolist()
+        ends = _ends(found, v, row)
         answer |= {
-            "mean": float(found.mean[0, v]) + shift,
-            "deviation": float(found.variance[0, v].clamp_min(0).sqrt()),
+            "mean": float(found.mean[row, v]) + shift,
+            "deviation": float(found.variance[row, v].clamp_min(0).sqrt()),
             "quantiles": [end + shift for end in ends],
         }
     return answer
+
+
+def _ends(found: Marginals, v: int, row: int) -> list[float]:
+    """Quantiles of one row; of a variable of a block to the distance of its nodes, at a tenth of the cost."""
+    if v not in found.coordinates:
+        return found.quantiles(v, LEVELS)[row].tolist()
+    below = found.masses[v][row].double().cumsum(dim=0)
+    places = torch.searchsorted(below, torch.tensor(LEVELS, dtype=torch.float64))
+    return found.nodes[v][places.clamp_max(len(below) - 1)].tolist()
 
 
 def _tail(found: Marginals, v: int, row: int, density: float) -> float:

@@ -95,7 +95,7 @@ def kl_divergence(
         >>> kl_divergence(model, model, seed=0).value
         0.0
     """
-    return _estimated(_log_ratios(p, q, samples, seed), confidence, (0.0, math.inf))
+    return estimated(_log_ratios(p, q, samples, seed), confidence, (0.0, math.inf))
 
 
 def total_variation(
@@ -103,7 +103,7 @@ def total_variation(
 ) -> Estimate:
     """½ ∫ |p − q| = E_p[max(0, 1 − q(x)/p(x))], from exact samples of p."""
     ratios = _log_ratios(p, q, samples, seed)
-    return _estimated((1 - (-ratios).exp()).clamp_min(0), confidence, (0.0, 1.0))
+    return estimated((1 - (-ratios).exp()).clamp_min(0), confidence, (0.0, 1.0))
 
 
 @torch.no_grad()
@@ -124,12 +124,14 @@ def _log_ratios(p: Model, q: Model, samples: int, seed: int | None) -> Tensor:
     return p.log_prob(x).double() - q.log_prob(x).double().to(x.device)
 
 
-def _estimated(values: Tensor, confidence: float, bounds: tuple[float, float]) -> Estimate:
+def estimated(values: Tensor, confidence: float, bounds: tuple[float, float]) -> Estimate:
     """The mean, and an interval by the central limit theorem cut to where the number can be."""
     if not 0 < confidence < 1:
         raise ParameterError(
             f"confidence must lie between 0 and 1, got {confidence!r}. Fix: pass a number such as 0.95."
         )
+    if len(values) < 2:
+        raise ParameterError(f"{len(values)} samples tell no interval. Fix: pass samples=1000, or more.")
     mean = float(values.mean())
     error = float(values.std()) / math.sqrt(len(values)) * NormalDist().inv_cdf((1 + confidence) / 2)
     if math.isinf(mean):

@@ -24,12 +24,12 @@ from squircuit.families.cache import kept
 from squircuit.families.quadrature import gauss_legendre
 from squircuit.inference.upward.gaussian_terms import (
     BLOCK,
+    GROWTH,
     NODES,
-    PANELS,
-    REACH,
     GaussianTerms,
     gaussians_of,
-    panels_of,
+    panels_around,
+    reach_of,
     rule_behind,
     rule_size,
     terms_of_pairs,
@@ -44,7 +44,7 @@ BESIDE = (-2.5, -1.75, -1.0, 0.0, 1.0, 1.75, 2.5)  #: and beside them where some
 NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
 SEEN = 1e-12  #: how far the integral of a Gaussian by a shared rule may be from 1
 CACHE = 2**17  #: numbers in an intermediate result that stays in the cache of a processor
-MOST_PANELS = 1024  #: of a shared rule
+SHARED, MOST_PANELS = 0.5, 1024  #: panels of a shared rule: their width beside a Gaussian's, and how many
 TOPS = 64  #: of the slope of a transform, likewise
 CLIMBS = 4  #: of which so many are followed to their tops
 FAR = 40.0  #: widths from the centre of a Gaussian beyond which nothing of it is left in doubles
@@ -70,13 +70,13 @@ class Coordinate:
     widths: Tensor
     transform: Any
 
-    def expected(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Σ_j w_j E[f(x_v)] of every row: (b,).
+    def expected(self, function: Callable[[Tensor], Tensor], growth: int = GROWTH) -> Tensor:
+        """Σ_j w_j E[f(x_v)] of every row, where f grows like a power of x at most: (b,).
 
         By one rule for all Gaussians, whose panels suit the transform; by a rule of its own for each that is
         narrower than these panels, which shows in the rule's integral of it.
         """
-        x, omega = _shared_rule(self)
+        x, omega = _shared_rule(self, growth)
         t, values = self._forward(x)[0], function(x) * omega
         total = torch.zeros_like(self.weights[:, 0])
         narrow = torch.zeros_like(self.weights)
@@ -88,21 +88,21 @@ class Coordinate:
             total.index_add_(0, at[0], torch.where(is_wide, weights * found / mass, 0.0))
             narrow[at] = torch.where(is_wide, 0.0, weights)
         if bool((narrow != 0).any()):
-            total = total + replace(self, weights=narrow)._expected(lambda x, _: function(x))
+            total = total + replace(self, weights=narrow)._expected(lambda x, _: function(x), growth)
         return total
 
     def mean(self) -> Tensor:
         """Σ_j w_j E[x_v], the part of E[x_v | y] that these Gaussians are: (b,)."""
         if self.transform is None:
             return (self.weights * self.means).sum(dim=1)
-        return self.expected(lambda x: x)
+        return self.expected(lambda x: x, growth=1)
 
     def spread(self, around: Tensor) -> Tensor:
         """Σ_j w_j E[(x_v − c)²] around a point c of every row: (b,)."""
         if self.transform is None:
             squares = self.widths.square() + (self.means - around.unsqueeze(1)).square()
             return (self.weights * squares).sum(dim=1)
-        return self._expected(lambda x, rows: (x - around[rows].unsqueeze(1)).square())
+        return self._expected(lambda x, rows: (x - around[rows].unsqueeze(1)).square(), growth=2)
 
     def density(self, x: Tensor) -> Tensor:
         """Σ_j w_j N(t(x); m_j, s_j²) t′(x): (Q,) or (b, Q) → (b, Q)."""
@@ -126,11 +126,11 @@ class Coordinate:
             total.index_add_(0, rows, term(z, weights.unsqueeze(1), widths.unsqueeze(1)))
         return total
 
-    def _expected(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def _expected(self, function: Callable[[Tensor, Tensor], Tensor], growth: int) -> Tensor:
         """Σ_j w_j E[f(x_v, row)] of a function of points (N, Q) and the rows that they belong to, (N,)."""
         total = torch.zeros_like(self.weights[:, 0])
         for (rows, _), weights, means, widths in self._counted(rule_size(self.transform)):
-            x, omega = rule_behind(self.transform, means, widths)
+            x, omega = rule_behind(self.transform, means, widths, growth=growth)
             total.index_add_(0, rows, weights * (function(x, rows) * omega).sum(dim=1))
         return total
 
@@ -269,21 +269,21 @@ def _below(parts: list[Coordinate], rows: int, x: Tensor) -> Tensor:
     return total
 
 
-def _shared_rule(part: Coordinate) -> tuple[Tensor, Tensor]:
+def _shared_rule(part: Coordinate, growth: int) -> tuple[Tensor, Tensor]:
     """Nodes x, and weights that integrate over t wherever Gaussians are: (Q,) each.
 
-    A panel is at most half as wide as those of a rule for the narrower Gaussians would be, unless there would
-    be too many.
+    A panel is at most half as wide as the narrower Gaussians, unless there would be too many.
     """
     counts = part.weights.abs() > NEGLIGIBLE
     if not bool(counts.any()):
         counts = torch.ones_like(counts)
     means, widths = part.means[counts], part.widths[counts]
-    low, high = float((means - REACH * widths).min()), float((means + REACH * widths).max())
-    step = REACH / PANELS * float(widths.quantile(0.05) if len(widths) < BLOCK else widths.min())
+    reach = reach_of(part.transform, widths, growth)
+    low, high = float((means - reach * widths).min()), float((means + reach * widths).max())
+    step = SHARED * float(widths.quantile(0.05) if len(widths) < BLOCK else widths.min())
     inner = means.new_tensor([low, high])
     if part.transform is not None:
-        asked, _ = part.transform.forward(panels_of(part.transform).to(means))
+        asked, _ = part.transform.forward(panels_around(part.transform, inner).to(means))
         inner = torch.cat([inner, asked[(asked > low) & (asked < high)]]).sort().values
     most = max(1, MOST_PANELS // len(inner))
     ends = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, final
 
@@ -11,13 +12,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
+from torch.distributions.kl import register_kl
 
 from squircuit.circuits import Circuit
 from squircuit.data import Schema
 from squircuit.data.given import numbers_of, rows_of
-from squircuit.errors import DataError
+from squircuit.errors import DataError, ParameterError, SquircuitWarning
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, require_positive
+from squircuit.inference.information import joint_states
 from squircuit.inference.likelihood import log_marginal, log_ratio
 from squircuit.inference.marginals import Marginals, marginals
 from squircuit.inference.sampling.sample import make_generator, require_count, sample
@@ -150,3 +153,55 @@ class InDomains(Constraint):
     def check(self, value: Tensor) -> Tensor:
         """Which rows do: (…, d) → (…)."""
         return self.domains.contain(value).all(dim=-1)
+
+
+SAMPLES = 1000
+"""From which a divergence is estimated that cannot be summed."""
+
+
+@register_kl(CircuitDistribution, CircuitDistribution)  # type: ignore[no-untyped-call,untyped-decorator]
+def _kl(p: CircuitDistribution, q: CircuitDistribution) -> Tensor:
+    """KL(p ‖ q) of each pair of the batch, over what the evidence of both lacks: batch_shape.
+
+    Exact where that has at most 2¹⁶ joint states; else estimated from samples, with a warning.
+    """
+    if p.event_shape != q.event_shape:
+        raise ParameterError(
+            f"rows of {p.event_shape[0]} and of {q.event_shape[0]} variables. "
+            "Fix: compare models of one table."
+        )
+    shape = torch.Size(np.broadcast_shapes(p.batch_shape, q.batch_shape))
+    first, second = (
+        one._evidence if one.batch_shape == shape else one.expand(shape)._evidence for one in (p, q)
+    )
+    if bool((first.missing != second.missing).any()):
+        raise ParameterError(
+            "the two distributions are over different variables, as their evidence shows others. "
+            "Fix: let both show the same variables."
+        )
+    pairs = [
+        _kl_of_rows(p, q, first.take(slice(i, i + 1)), second.take(slice(i, i + 1)))
+        for i in range(len(first))
+    ]
+    return torch.stack(pairs).reshape(shape)
+
+
+def _kl_of_rows(p: CircuitDistribution, q: CircuitDistribution, first: Evidence, second: Evidence) -> Tensor:
+    """KL of what is missing given one row of evidence each."""
+    one, other = (
+        CircuitDistribution(each._snapshot, row, torch.Size(), False)
+        for each, row in ((p, first), (q, second))
+    )
+    hidden = [v for v in torch.nonzero(first.missing[0]).flatten().tolist() if v in p._circuit.scope]
+    states = joint_states(p._circuit, hidden) if hidden else first.x[:, :0]
+    if states is None:
+        said = f"kl_divergence: estimated from {SAMPLES} samples, as it has no closed form. "
+        warnings.warn(
+            SquircuitWarning(said + "Fix: sq.kl_divergence(p, q) gives an interval, too."), stacklevel=4
+        )
+        x = one.sample((SAMPLES,))
+        return (one.log_prob(x) - other.log_prob(x)).mean()
+    x = first.x.expand(len(states), -1).clone()
+    x[:, hidden] = states.to(x)
+    log_p, log_q = one.log_prob(x), other.log_prob(x)
+    return torch.where(log_p > -torch.inf, log_p.exp() * (log_p - log_q), 0.0).sum()

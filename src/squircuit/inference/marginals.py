@@ -13,14 +13,16 @@ from torch import Tensor
 from squircuit.circuits import Circuit
 from squircuit.errors import ParameterError, StructureError, is_whole, suggestion
 from squircuit.execution.precision import tf32
+from squircuit.families.quadrature import gauss_legendre
 from squircuit.inference.compile.compiled_circuit import Snapshot, constant
 from squircuit.inference.coordinates import Coordinate, even_points, quantiles, shares
 from squircuit.inference.coordinates import coordinates as coordinates_of
 from squircuit.inference.evidence import Evidence, require_positive
+from squircuit.inference.sampling.draws import draw_point
 from squircuit.inference.upward.batches import batches, blocks, mixed_blocks
 from squircuit.inference.upward.derivatives import Densities
 from squircuit.inference.upward.messages import log_total, messages
-from squircuit.inference.upward.quadrature import Nodes, quadrature
+from squircuit.inference.upward.quadrature import Nodes, breakpoints, quadrature
 from squircuit.progress import steps
 
 FEW = 4  #: rows; more of a circuit that is a tree of sums are computed together, whatever their masks
@@ -42,6 +44,7 @@ class Marginals:
         nodes: variable → its states, or the nodes at which it is integrated: (Q,).
         masses: variable → the probability of every node, (n, Q), zero in rows that show the variable. Of a
             variable of a block, whose mean and variance have closed forms, that of the cell around it.
+        panels: other continuous variable → the ends of the panels on which its nodes lie, 20 each.
         coordinates: variable of a block → its distribution in closed form.
         missing: which rows lack a variable: (n, d).
         discrete: the discrete variables.
@@ -56,6 +59,7 @@ class Marginals:
     masses: Mapping[int, Tensor]
     missing: Tensor
     discrete: frozenset[int]
+    panels: Mapping[int, Tensor]
     coordinates: Mapping[int, list[Coordinate]] = field(default_factory=dict)
     names: Sequence[str] = ()
 
@@ -74,7 +78,7 @@ class Marginals:
         """The smallest x with P(x_v ≤ x | y) ≥ level, for every level: (n, L); NaN where a row shows v.
 
         Of a discrete variable a state, in the order of states; of a variable of a block to rounding; of
-        others the distribution function is linear between the nodes at which it is integrated.
+        others where the integral of the polynomials through the density at the nodes reaches the level.
         """
         variable = numbered(variable, self.names)
         asked = torch.as_tensor(levels, dtype=torch.float64, device=self.mean.device)
@@ -92,14 +96,19 @@ class Marginals:
 
     def _quantiles_at_nodes(self, variable: int, levels: Tensor) -> Tensor:
         nodes, masses = self.nodes[variable].double(), self.masses[variable].double()  # (Q,), (n, Q)
-        wanted, reached = levels.expand(len(masses), -1).contiguous(), masses.cumsum(dim=1)
         if variable in self.discrete:
+            reached, wanted = masses.cumsum(dim=1), levels.expand(len(masses), -1).contiguous()
             return nodes[torch.searchsorted(reached, wanted).clamp(max=len(nodes) - 1)]
-        reached = reached - masses / 2
-        place = torch.searchsorted(reached, wanted).clamp(1, len(nodes) - 1)
-        below, above = reached.gather(1, place - 1), reached.gather(1, place)
-        share = ((wanted - below) / (above - below).clamp_min(1e-300)).clamp(0, 1)
-        return torch.lerp(nodes[place - 1], nodes[place], share)
+        found = masses.new_full((len(masses), len(levels)), torch.nan)
+        rows = torch.nonzero(self.missing[:, variable]).flatten()
+        if len(rows):
+            ends = self.panels[variable]
+            weights = gauss_legendre(ends)[1]
+            density = torch.where(weights > 0, masses[rows] / weights, 0.0)
+            every = torch.arange(len(rows), device=rows.device).repeat_interleave(len(levels))
+            drawn = draw_point(density, ends, levels.repeat(len(rows)), every)
+            found[rows] = drawn.reshape(len(rows), -1)
+        return found
 
 
 def numbered(name: Any, names: Sequence[str]) -> int:
@@ -169,7 +178,8 @@ def marginals(
         for v, coordinate in sweep.coordinates:
             coordinates[v].append(coordinate)
     discrete = frozenset(v for v, domain in snapshot.circuit.domains.items() if domain.is_discrete)
-    result = _collected(evidence, nodes, found, grid or {}, snapshot.real, discrete)
+    panels = {v: breakpoints(snapshot, v) for v in found if v not in discrete}
+    result = _collected(evidence, nodes, found, grid or {}, panels, snapshot.real, discrete)
     return _with_coordinates(result, evidence, coordinates, points, tables) if of_blocks else result
 
 
@@ -202,7 +212,7 @@ def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
         result[:, evidence.missing[:, v], v] = 0.0
         for part in parts:
             for i, power in enumerate(powers.tolist()):
-                found_power = part.expected(partial(torch.pow, exponent=power))
+                found_power = part.expected(partial(torch.pow, exponent=power), growth=power)
                 result[i, :, v].index_add_(0, part.rows, found_power.to(result))
     for v, mass in found.masses.items():
         if v in found.coordinates:
@@ -377,6 +387,7 @@ def _collected(
     nodes: Nodes | None,
     found: dict[int, Tensor],
     grid: Mapping[int, Any],
+    panels: Mapping[int, Tensor],
     dtype: torch.dtype,
     discrete: frozenset[int],
 ) -> Marginals:
@@ -397,7 +408,7 @@ def _collected(
         variance[:, v] = (mass * (x - expected.unsqueeze(1)).square()).sum(dim=1).to(exact)
         shown = slice(len(x), None) if v in grid else slice(0, len(x))
         points[v], values[v] = nodes.points[nodes.rows[v], : table.shape[1]][shown], table[:, shown]
-    return Marginals(points, values, mean, variance, rules, masses, evidence.missing, discrete)
+    return Marginals(points, values, mean, variance, rules, masses, evidence.missing, discrete, panels)
 
 
 def _as_grid(circuit: Circuit, wanted: list[int], grid: Mapping[int, Any] | None) -> dict[int, Tensor]:

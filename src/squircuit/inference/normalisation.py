@@ -25,6 +25,7 @@ from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import ParameterError, StructureError
 from squircuit.execution.plan import Plan, Stack
 from squircuit.execution.precision import double, tf32
+from squircuit.execution.spread import dtypes
 from squircuit.properties import (
     Verdict,
     is_structured_decomposable,
@@ -64,7 +65,7 @@ class Normalisation:
 
     Example:
         >>> import squircuit as sq
-        >>> from squircuit.execution.plan import make_plan
+        >>> from squircuit.execution import make_plan
         >>> circuit = sq.build(sq.regions.linear(3), sq.Categorical(2), units=2)
         >>> found = Normalisation(circuit, make_plan(circuit))
         >>> weights = [torch.eye(*s.shape).expand(len(s.parameters), -1, -1) for s in found.stacks]
@@ -144,12 +145,15 @@ class Normalisation:
         numbers = self._looked_at()
         if not numbers:
             return []
-        chosen = [weights[i].detach() for i in numbers]
-        if any(torch._C._functorch.is_batchedtensor(value) for value in chosen):
-            return [False] * len(numbers)  # nobody can look into a batch of models: then Z is computed
-        with tf32(False):
-            quick = torch.stack([self._quick(i, w) for i, w in zip(numbers, chosen, strict=True)]).tolist()
-        return [self._is_kept(i, w, q, limit) for i, w, q in zip(numbers, chosen, quick, strict=True)]
+        looks = []
+        for number in numbers:  # one after the other: they may be gathered to be looked at
+            weight = weights[number].detach()
+            if torch._C._functorch.is_batchedtensor(weight):
+                return [False] * len(numbers)  # nobody can look into a batch of models: then Z is computed
+            with tf32(False):
+                looks.append(self._quick(number, weight))
+        quick = torch.stack(looks).tolist()
+        return [self._is_kept(i, weights, q, limit) for i, q in zip(numbers, quick, strict=True)]
 
     def _quick(self, number: int, weight: Tensor) -> Tensor:
         """About max |WWᴴ − I|, from |W (Wᴴ z) − z| for two vectors z: two passes over weights, no Gram."""
@@ -158,12 +162,12 @@ class Normalisation:
         z = self._probe(weight)
         return ((z @ weight) @ weight.mH - z).abs().amax().double()
 
-    def _is_kept(self, number: int, weight: Tensor, quick: float, limit: float | None) -> bool:
+    def _is_kept(self, number: int, weights: Sequence[Tensor], quick: float, limit: float | None) -> bool:
         """A quick look decides, unless it is near the limit, or rounding may have made it."""
-        limit = LIMIT[weight.dtype.to_real()] if limit is None else limit
+        limit = LIMIT[dtypes(weights)[number].to_real()] if limit is None else limit
         if number in self._fixed or quick <= limit or quick > 100 * limit:
             return quick <= limit
-        return deviation(weight) <= limit
+        return deviation(weights[number].detach()) <= limit
 
     def _slanted(self, number: int, weight: Tensor) -> list[str]:
         """The parameters of a stack whose rows are not orthogonal, whatever their lengths."""

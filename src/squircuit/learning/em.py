@@ -216,26 +216,22 @@ def _expected(mixture: MixtureFit, groups: list[Group]) -> tuple[Tensor, Moments
     total = torch.zeros((), dtype=torch.double, device=mixture.means.device)
     moments: Moments | None = None
     components, states = torch.zeros_like(mixture.log_weights), torch.zeros_like(mixture.log_tables)
-    for group in groups:
-        natural = mixture.natural(group.seen)
-        sums = torch.zeros_like(natural).mT.contiguous()
-        for part in group.parts():
-            features = mixture.gaussians.features(part.x)
-            joint = mixture.joint(part, natural, features)  # (P, B, K), turned into posteriors in its place
-            largest = joint.amax(-1, keepdim=True)
-            joint.sub_(largest).exp_()
-            evidence = joint.sum(-1, keepdim=True)
-            joint.mul_(part.weight[..., None] / evidence)
-            total += ((evidence.log() + largest)[..., 0] * part.weight).sum()
-            sums += joint.mT @ features
-            if mixture.layout.states:
-                states += mixture.layout.counted(part.states, joint)
-        found = mixture.gaussians.completed(sums, group.seen)
+    for part in (part for group in groups for part in group.parts()):
+        given = mixture.gaussians.given(part.x, part.seen)
+        joint = mixture.joint(part, given)  # (B, K), turned into posteriors in its place
+        largest = joint.amax(-1, keepdim=True)
+        joint.sub_(largest).exp_()
+        evidence = joint.sum(-1, keepdim=True)
+        joint.mul_(part.weight[:, None] / evidence)
+        total += (evidence.log() + largest)[:, 0] @ part.weight
+        components += joint.sum(0)
+        if mixture.layout.states:
+            states += mixture.layout.counted(part.states, joint)
+        found = given.moments(joint)
         if moments is None:
             moments = found
         else:
             moments.add(found)
-        components += sums[..., 0].sum(0)
     assert moments is not None
     return total, moments, (components, states)
 

@@ -1,8 +1,10 @@
-"""Gaussians as exponential families: log N(x; μ, Σ) is linear in features of x, whatever cells are missing.
+"""Gaussians as EM takes them: log N of what is seen of some rows, and what is expected of the rest.
 
-With the features T(x) = (1, x, x xᵀ), in which missing cells are 0, the joint log-density of rows and
-components is one matrix product, T θ, and everything that EM collects is another, rᵀ T. Both are done in
-double precision: Σ⁻¹ may be large, and what is added up cancels.
+Many rows that lack the same cells share θ: with the features T(x) = (1, x, x xᵀ), in which missing cells are
+0, the joint log-density of rows and components is one matrix product, T θ, and everything that EM collects is
+another, rᵀ T. Rows that lack different cells share Λ = Σ⁻¹: what the missing cells M of a row cost is algebra
+of Λ_MM alone, which is small where little is missing. All is done in double precision: Λ may be large, and
+what is added up cancels.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self, final
 
 import torch
@@ -56,23 +59,33 @@ class Moments:
         self.second += other.second
 
 
+class Given(ABC):
+    """What some Gaussians know of some rows.
+
+    Attributes:
+        log_probs: log N(x_O; μ_O, Σ_OO) of what is seen of each row, (B, K).
+    """
+
+    log_probs: Tensor
+
+    @abstractmethod
+    def moments(self, mass: Tensor) -> Moments:
+        """What EM collects of the rows, each of which a component has so much of: (B, K)."""
+
+
 class Gaussians(ABC):
     """K Gaussians over D columns. All numbers are double."""
 
     means: Tensor  # (K, D)
 
-    @staticmethod
     @abstractmethod
-    def features(x: Tensor) -> Tensor:
-        """T(x): (..., D) → (..., F), the first of them 1; missing cells of x hold 0."""
+    def given(self, x: Tensor, seen: Tensor) -> Given:
+        """What is known of rows.
 
-    @abstractmethod
-    def natural(self, seen: Tensor) -> Tensor:
-        """θ with log N(x_O; μ_O, Σ_OO) = T(x) θ, (P, F, K), for patterns (P, D) of cells that are seen."""
-
-    @abstractmethod
-    def completed(self, sums: Tensor, seen: Tensor) -> Moments:
-        """Σ rᵀ T(x) of each pattern (P, K, F), with what is expected of missing cells, over all patterns."""
+        Args:
+            x: (B, D), 0 where cells are missing.
+            seen: which cells are not: (D,), those of every row; or (B, D), as many in each row.
+        """
 
     @abstractmethod
     def updated(self, moments: Moments, prior: Prior) -> Self:
@@ -121,60 +134,19 @@ class Full(Gaussians):
     means: Tensor
     matrices: Tensor
 
-    @staticmethod
-    def features(x: Tensor) -> Tensor:
-        i, j = torch.triu_indices(x.shape[-1], x.shape[-1], device=x.device)
-        return torch.cat([x.new_ones(*x.shape[:-1], 1), x, x[..., i] * x[..., j]], -1)
+    def given(self, x: Tensor, seen: Tensor) -> Given:
+        return _OfPattern.of(self, x, seen) if seen.ndim == 1 else _OfRows.of(self, x, seen)
 
-    def natural(self, seen: Tensor) -> Tensor:
-        precisions, log_determinants = self._precisions(seen)  # (P, K, D, D), (P, K)
-        linear = (precisions @ self.means[..., None])[..., 0]
-        constant = -0.5 * (
-            (linear * self.means).sum(-1)
-            + log_determinants
-            + seen.sum(-1, dtype=torch.double)[:, None] * LOG_2PI
-        )
-        i, j = torch.triu_indices(self.means.shape[1], self.means.shape[1], device=seen.device)
-        pairs = precisions[..., i, j] * torch.where(i == j, -0.5, -1.0)
-        return torch.cat([constant[..., None], linear, pairs], -1).mT
+    @cached_property
+    def precisions(self) -> tuple[Tensor, Tensor]:
+        """Σ⁻¹, (K, D, D), and log|Σ|, (K,)."""
+        return self.precisions_of(torch.ones_like(self.means[0], dtype=torch.bool))
 
-    def _precisions(self, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Σ_OO⁻¹ with zeros at missing cells, and log|Σ_OO|."""
-        both = seen[:, None, :, None] & seen[:, None, None, :]
-        padded = self.matrices * both + torch.diag_embed((~seen).double())[:, None]
-        factor = torch.linalg.cholesky(padded)
-        log_determinants = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return torch.cholesky_inverse(factor) * both, log_determinants
-
-    def completed(self, sums: Tensor, seen: Tensor) -> Moments:
-        counts, first, second = self._unpacked(sums)
-        if not bool(seen.all()):
-            first, second = self._with_expected(counts, first, second, seen)
-        return Moments(counts.sum(0), first.sum(0), second.sum(0))
-
-    def _unpacked(self, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        width = self.means.shape[1]
-        i, j = torch.triu_indices(width, width, device=sums.device)
-        second = sums.new_zeros(*sums.shape[:-1], width, width)
-        second[..., i, j] = second[..., j, i] = sums[..., 1 + width :]
-        return sums[..., :1], sums[..., 1 : 1 + width], second
-
-    def _with_expected(
-        self, counts: Tensor, first: Tensor, second: Tensor, seen: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        # x̂ = μ + G (x_O − μ_O) with G = Σ_:O Σ_OO⁻¹ is affine in what is seen, so the moments of completed
-        # rows follow from those of the seen cells: no row is touched, however many share the pattern.
-        gain = self.matrices @ self._precisions(seen)[0]  # (P, K, D, D), columns of missing cells are 0
-        mean = self.means * seen[:, None]
-        deviations = first - counts * mean
-        cross = deviations[..., None] * mean[..., None, :]
-        centred = second - cross - cross.mT - counts[..., None] * mean[..., None] * mean[..., None, :]
-        rest = self.matrices - gain @ (self.matrices * seen[:, None, :, None])
-        moved = (gain @ deviations[..., None])[..., 0]
-        across = moved[..., None] * self.means[:, None, :]
-        outer = self.means[:, :, None] * self.means[:, None, :]
-        spread = gain @ centred @ gain.mT + counts[..., None] * (rest + outer)
-        return counts * self.means + moved, spread + across + across.mT
+    def precisions_of(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ_OO⁻¹ with zeros at missing cells, and log|Σ_OO|, of the cells that are seen, (D,)."""
+        both = seen[:, None] & seen
+        factor = torch.linalg.cholesky(self.matrices * both + torch.diag((~seen).double()))
+        return torch.cholesky_inverse(factor) * both, _log_determinants(factor)
 
     def _fitted(self, moments: Moments, prior: Prior) -> tuple[Tensor, Tensor]:
         """Means, and Σ r (x − μ)(x − μ)ᵀ + rows Σ_0, before the division by Σ r + rows."""
@@ -190,8 +162,7 @@ class Full(Gaussians):
         return type(self)(means, raised(matrices, prior.floor))
 
     def log_prior(self, prior: Prior) -> Tensor:
-        seen = torch.ones(1, self.means.shape[1], dtype=torch.bool, device=self.means.device)
-        precisions, log_determinants = self._precisions(seen)
+        precisions, log_determinants = self.precisions
         return -0.5 * prior.rows * (log_determinants.sum() + (precisions * prior.covariance).sum())
 
     @property
@@ -200,6 +171,114 @@ class Full(Gaussians):
 
     def scaled(self, scale: Tensor, shift: Tensor) -> Self:
         return type(self)(self.means * scale + shift, self.matrices * scale * scale[:, None])
+
+
+@final
+@dataclass(frozen=True)
+class _OfPattern(Given):
+    """Rows that all lack the same cells.
+
+    Args:
+        gaussians: that know them.
+        seen: which cells are seen, (D,).
+        precisions: Σ_OO⁻¹ with zeros at missing cells, (K, D, D).
+        features: T(x), (B, F).
+        log_probs: see `Given`.
+    """
+
+    gaussians: Full
+    seen: Tensor
+    precisions: Tensor
+    features: Tensor
+    log_probs: Tensor
+
+    @classmethod
+    def of(cls, gaussians: Full, x: Tensor, seen: Tensor) -> Self:
+        """Look at rows (B, D)."""
+        is_complete, means = bool(seen.all()), gaussians.means
+        precisions, logs = gaussians.precisions if is_complete else gaussians.precisions_of(seen)
+        i, j = torch.triu_indices(len(seen), len(seen), device=x.device)
+        linear = (precisions @ means[..., None])[..., 0]
+        constant = -0.5 * ((linear * means).sum(-1) + logs + int(seen.sum()) * LOG_2PI)
+        pairs = precisions[:, i, j] * torch.where(i == j, -0.5, -1.0)
+        natural = torch.cat([constant[:, None], linear, pairs], -1).mT
+        features = torch.cat([x.new_ones(len(x), 1), x, x[:, i] * x[:, j]], -1)
+        return cls(gaussians, seen, precisions, features, features @ natural)
+
+    def moments(self, mass: Tensor) -> Moments:
+        sums, width = mass.mT @ self.features, len(self.seen)
+        i, j = torch.triu_indices(width, width, device=sums.device)
+        second = sums.new_zeros(len(sums), width, width)
+        second[:, i, j] = second[:, j, i] = sums[:, 1 + width :]
+        found = Moments(sums[:, :1], sums[:, 1 : 1 + width], second)
+        return found if bool(self.seen.all()) else self._completed(found)
+
+    def _completed(self, shown: Moments) -> Moments:
+        # x̂ = μ + G (x_O − μ_O) with G = Σ_:O Σ_OO⁻¹ is affine in what is seen, so the moments of completed
+        # rows follow from those of the seen cells: no row is touched, however many share the pattern.
+        means, matrices, counts = self.gaussians.means, self.gaussians.matrices, shown.counts
+        gain = matrices @ self.precisions  # columns of missing cells are 0
+        mean = means * self.seen
+        deviations = shown.first - counts * mean
+        cross = deviations[..., None] * mean[:, None]
+        centred = shown.second - cross - cross.mT - counts[..., None] * mean[..., None] * mean[:, None]
+        rest = matrices - gain @ (matrices * self.seen[:, None])
+        moved = (gain @ deviations[..., None])[..., 0]
+        across = moved[..., None] * means[:, None]
+        spread = gain @ centred @ gain.mT + counts[..., None] * (rest + means[..., None] * means[:, None])
+        return Moments(counts, counts * means + moved, spread + across + across.mT)
+
+
+@final
+@dataclass(frozen=True)
+class _OfRows(Given):
+    """Rows that each lack m cells, M, of their own. With z = x − μ, 0 at missing cells, and Λ = Σ⁻¹
+
+        z_Oᵀ Σ_OO⁻¹ z_O = zᵀ Λ z − (Λz)_Mᵀ Λ_MM⁻¹ (Λz)_M,        log|Σ_OO| = log|Σ| + log|Λ_MM|,
+        E[x_M | x_O] = μ_M − Λ_MM⁻¹ (Λz)_M,                      Cov[x_M | x_O] = Λ_MM⁻¹.
+
+    Args:
+        hidden: the missing columns of each row, (B, m).
+        completed: the rows with what is expected of missing cells, (K, B, D).
+        spread: Λ_MM⁻¹, (K, B, m, m).
+        log_probs: see `Given`.
+    """
+
+    hidden: Tensor
+    completed: Tensor
+    spread: Tensor
+    log_probs: Tensor
+
+    @classmethod
+    def of(cls, gaussians: Full, x: Tensor, seen: Tensor) -> Self:
+        """Look at rows (B, D)."""
+        means, (precisions, logs) = gaussians.means[:, None], gaussians.precisions
+        hidden = (~seen).nonzero()[:, 1].reshape(len(x), -1)
+        places = hidden.expand(len(means), -1, -1)
+        off = torch.where(seen, x - means, 0.0)
+        pulled = off @ precisions
+        pull = pulled.gather(2, places)
+        factor = torch.linalg.cholesky(precisions[:, hidden[:, :, None], hidden[:, None, :]])
+        spread = torch.cholesky_inverse(factor)
+        step = (spread @ pull[..., None])[..., 0]
+        squared = (off * pulled).sum(-1) - (pull * step).sum(-1)
+        constant = logs[:, None] + _log_determinants(factor) + seen.sum(-1, dtype=torch.double) * LOG_2PI
+        completed = (off + means).scatter_add_(2, places, -step)
+        return cls(hidden, completed, spread, -0.5 * (squared + constant).mT)
+
+    def moments(self, mass: Tensor) -> Moments:
+        mass, width = mass.mT.contiguous(), self.completed.shape[2]
+        weighted = self.completed * mass[..., None]
+        second = weighted.mT @ self.completed
+        places = self.hidden[:, :, None] * width + self.hidden[:, None, :]
+        added = (self.spread * mass[..., None, None]).flatten(1)
+        second.flatten(1).index_add_(1, places.flatten(), added)  # a view, so this is in its place
+        return Moments(mass.sum(1, keepdim=True), weighted.sum(1), second)
+
+
+def _log_determinants(factor: Tensor) -> Tensor:
+    """Of matrices whose Cholesky factors these are, (..., D, D) → (...,)."""
+    return 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 @final
@@ -279,20 +358,8 @@ class Diagonal(Gaussians):
     means: Tensor
     variances: Tensor
 
-    @staticmethod
-    def features(x: Tensor) -> Tensor:
-        return torch.cat([x.new_ones(*x.shape[:-1], 1), x, x * x], -1)
-
-    def natural(self, seen: Tensor) -> Tensor:
-        shown = seen[:, None].double()
-        linear = self.means / self.variances
-        constant = -0.5 * (linear * self.means + self.variances.log() + LOG_2PI) * shown
-        pieces = [constant.sum(-1, keepdim=True), linear * shown, -0.5 / self.variances * shown]
-        return torch.cat(pieces, -1).mT
-
-    def completed(self, sums: Tensor, seen: Tensor) -> Moments:
-        counts, first, second = torch.split(sums, [1, *[self.means.shape[1]] * 2], -1)
-        return Moments((counts * seen[:, None]).sum(0), first.sum(0), second.sum(0))
+    def given(self, x: Tensor, seen: Tensor) -> Given:
+        return _OfColumns.of(self, x, seen)
 
     def updated(self, moments: Moments, prior: Prior) -> Self:
         means = torch.where(moments.counts > 0, moments.first / moments.counts, self.means)
@@ -310,6 +377,33 @@ class Diagonal(Gaussians):
 
     def scaled(self, scale: Tensor, shift: Tensor) -> Self:
         return type(self)(self.means * scale + shift, self.variances * scale**2)
+
+
+@final
+@dataclass(frozen=True)
+class _OfColumns(Given):
+    """Rows of independent columns.
+
+    Args:
+        x: (B, D), 0 where it is missing.
+        seen: (B, D).
+        log_probs: see `Given`.
+    """
+
+    x: Tensor
+    seen: Tensor
+    log_probs: Tensor
+
+    @classmethod
+    def of(cls, gaussians: Diagonal, x: Tensor, seen: Tensor) -> Self:
+        """Look at rows (B, D)."""
+        shown, linear = seen.double().expand_as(x), gaussians.means / gaussians.variances
+        constant = linear * gaussians.means + gaussians.variances.log() + LOG_2PI
+        log_probs = x @ linear.mT - 0.5 * (shown @ constant.mT + x.square() @ (1 / gaussians.variances).mT)
+        return cls(x, shown, log_probs)
+
+    def moments(self, mass: Tensor) -> Moments:
+        return Moments(mass.mT @ self.seen, mass.mT @ self.x, mass.mT @ self.x.square())
 
 
 def raised(matrices: Tensor, floor: float) -> Tensor:

@@ -10,25 +10,27 @@ import torch
 from torch import Tensor
 
 ROWS = 8192
-"""Rows at a time: their features stay in the cache."""
-MATRICES = 2**22
-"""Numbers of all covariances of patterns at a time."""
+"""Rows of a pattern at a time: their features stay in the cache."""
+NUMBERS = 2**19
+"""Numbers at a time of rows that are each seen by themselves."""
 ALONE = 64
-"""A pattern with so many rows is a group of its own; smaller ones are taken together."""
+"""A pattern with so many rows is a group of its own; rows of rarer ones are seen one by one."""
 
 
 @final
 @dataclass(frozen=True)
 class Part:
-    """Some rows of each of P patterns, B of them; those that fill up have weight 0.
+    """Some rows of a group.
 
     Args:
-        x: (P, B, D) numbers, 0 where they are missing.
-        states: (P, B, C) of categorical columns, −1 where they are missing.
-        weight: (P, B).
-        index: (P, B): the place of each row in the table.
+        seen: which numbers are seen, (D,) of every row, or (B, D).
+        x: (B, D) numbers, 0 where they are missing.
+        states: (B, C) of categorical columns, −1 where they are missing.
+        weight: (B,).
+        index: (B,): the place of each row in the table.
     """
 
+    seen: Tensor
     x: Tensor
     states: Tensor
     weight: Tensor
@@ -38,11 +40,12 @@ class Part:
 @final
 @dataclass(frozen=True)
 class Group:
-    """Rows of P patterns.
+    """Rows of one pattern, or rows that lack as many numbers each.
 
     Args:
-        seen: (P, D), which numbers are seen.
-        index: (P, B), rows of each pattern; −1 fills up.
+        seen: which numbers are seen, (D,) of every row, or (B, D).
+        index: (B,), their places in the table.
+        size: rows at a time.
         x: (n, D) of the whole table, 0 where it is missing.
         states: (n, C).
         weight: (n,).
@@ -50,48 +53,50 @@ class Group:
 
     seen: Tensor
     index: Tensor
+    size: int
     x: Tensor
     states: Tensor
     weight: Tensor
 
     def parts(self) -> Iterator[Part]:
         """All rows, some at a time."""
-        for index in torch.split(self.index, max(1, ROWS // len(self.seen)), 1):
-            place = index.clamp(min=0)
-            weight = torch.where(index >= 0, self.weight[place], 0.0)
-            yield Part(self.x[place], self.states[place], weight, index)
+        for start in range(0, len(self.index), self.size):
+            some = slice(start, start + self.size)
+            seen, index = self.seen if self.seen.ndim == 1 else self.seen[some], self.index[some]
+            yield Part(seen, self.x[index], self.states[index], self.weight[index], index)
 
 
-def grouped(x: Tensor, states: Tensor, weight: Tensor, matrices: int) -> list[Group]:
-    """The rows in groups of patterns.
+def grouped(x: Tensor, states: Tensor, weight: Tensor, components: int) -> list[Group]:
+    """The rows in groups.
 
     Args:
         x: (n, D) numbers, NaN where they are missing.
         states: (n, C), −1 where they are missing.
         weight: (n,).
-        matrices: numbers that a pattern takes: K D² of full covariances.
+        components: K, of the mixture that looks at them.
 
     Example:
-        >>> x = torch.tensor([[1.0, float("nan")], [2.0, 3.0], [4.0, float("nan")]])
-        >>> for group in grouped(x, torch.zeros(3, 0, dtype=torch.long), torch.ones(3), matrices=4):
+        >>> x = torch.tensor([[1.0, float("nan")], [2.0, 3.0], [4.0, 5.0]])
+        >>> for group in grouped(x, torch.zeros(3, 0, dtype=torch.long), torch.ones(3), components=4):
         ...     print(group.seen.tolist(), group.index.tolist())
-        [[True, True]] [[1]]
-        [[True, False]] [[0, 2]]
+        [True, True] [1, 2]
+        [[True, False]] [0]
     """
-    seen, filled = ~x.isnan(), x.nan_to_num(nan=0.0)
+    seen, rows = ~x.isnan(), (x.nan_to_num(nan=0.0), states, weight)
     if bool(seen.all()):
-        everything = torch.arange(len(x), device=x.device)[None]
-        return [Group(seen[:1], everything, filled, states, weight)] if len(x) else []
+        everything = torch.arange(len(x), device=x.device)
+        return [Group(seen[0], everything, ROWS, *rows)] if len(x) else []
     patterns, which, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
+    shared = patterns.all(dim=1) | (counts >= ALONE)
     order, ends = which.argsort(stable=True), counts.cumsum(0)
-    starts = ends - counts
-    sizes = torch.where(counts < ALONE, 2 ** counts.double().log2().ceil().long(), counts)
-    groups = []
-    for size in sorted(set(sizes.tolist())):
-        of_size = (sizes == size).nonzero()[:, 0]
-        at_a_time = max(1, MATRICES // max(matrices, 1)) if size < ALONE else 1
-        for some in torch.split(of_size, at_a_time):
-            place = starts[some, None] + torch.arange(size, device=x.device)
-            index = torch.where(place < ends[some, None], order[place.clamp(max=len(x) - 1)], -1)
-            groups.append(Group(patterns[some], index, filled, states, weight))
+    groups = [
+        Group(patterns[p], order[ends[p] - counts[p] : ends[p]], ROWS, *rows)
+        for p in shared.nonzero()[:, 0].tolist()
+    ]
+    lacked = torch.where(shared, 0, (~patterns).sum(dim=1))[which]  # 0: the row has a group
+    for count in torch.unique(lacked).tolist():
+        if count:
+            index = (lacked == count).nonzero()[:, 0]
+            size = max(1, NUMBERS // (components * (x.shape[1] + count**2)))
+            groups.append(Group(patterns[which[index]], index, size, *rows))
     return groups

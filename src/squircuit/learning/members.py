@@ -116,7 +116,8 @@ class Encoding:
         spiked = [v for v in numbers if bins and has_spikes(x[:, v])]
         rest = [v for v in numbers if knots and v not in spiked]
         groups = groups_of(table, joint)
-        ends = {v: cell_ends(x[:, v], table.columns[v].step) for v in rest}
+        cells = {v: cell_ends(x[:, v], table.columns[v].step) for v in rest}
+        ends = {v: np.append(found, table.columns[v].spike_ends) for v, found in cells.items()}
         return cls(
             {v: Monotone.fit(x[:, v], knots, given, ends[v]) for v in rest},
             {v: Bins.fit(x[:, v], bins, given) for v in spiked},

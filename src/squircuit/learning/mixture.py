@@ -12,7 +12,7 @@ from torch import Tensor
 
 from squircuit.data import Rows
 from squircuit.errors import DataError
-from squircuit.learning.gaussians import Gaussians
+from squircuit.learning.gaussians import Gaussians, Given
 from squircuit.learning.groups import Group, Part, grouped
 
 if TYPE_CHECKING:
@@ -103,21 +103,18 @@ class Layout:
         return self.states > WIDE * len(self.categories)
 
     def looked_up(self, states: Tensor, tables: Tensor) -> Tensor:
-        """Σ_v T_k[x_v] over the columns whose states are seen: (P, B, C), (K, states) → (P, B, K)."""
+        """Σ_v T_k[x_v] over the columns whose states are seen: (B, C), (K, states) → (B, K)."""
         if not self.is_wide:
             return self.indicators(states) @ tables.mT
         rows = torch.cat([tables.mT, tables.new_zeros(1, len(tables))])  # (states + 1, K)
-        places = self._places(states).flatten(0, -2)
-        found = torch.nn.functional.embedding_bag(places, rows, mode="sum")
-        return found.reshape(*states.shape[:-1], -1)
+        return torch.nn.functional.embedding_bag(self._places(states), rows, mode="sum")
 
     def counted(self, states: Tensor, mass: Tensor) -> Tensor:
-        """The mass of the rows in which each state is seen: (P, B, C), (P, B, K) → (K, states)."""
+        """The mass of the rows in which each state is seen: (B, C), (B, K) → (K, states)."""
         if not self.is_wide:
-            return torch.einsum("pbk,pbs->ks", mass, self.indicators(states))
-        places, mass = self._places(states).flatten(0, -2), mass.flatten(0, -2)
+            return mass.mT @ self.indicators(states)
         found = mass.new_zeros(self.states + 1, mass.shape[-1])
-        for column in places.unbind(-1):
+        for column in self._places(states).unbind(-1):
             found.index_add_(0, column, mass)
         return found[:-1].mT
 
@@ -174,35 +171,21 @@ class MixtureFit:
         """log p of what is seen of each row, (n,), double; NaN and masked cells are missing."""
         x, states = self.layout.split(rows, self.log_weights.device)
         log_probs = torch.zeros(len(x), dtype=torch.double, device=x.device)
-        for group in grouped(x, states, torch.ones_like(log_probs), self.cost):
-            natural = self.natural(group.seen)
+        for group in grouped(x, states, torch.ones_like(log_probs), len(self.means)):
             for part in group.parts():
-                found = self.joint(part, natural).logsumexp(-1)
-                log_probs[part.index[part.index >= 0]] = found[part.index >= 0]
+                log_probs[part.index] = self.joint(part).logsumexp(-1)
         return log_probs
 
-    @property
-    def cost(self) -> int:
-        """Numbers that EM needs for each pattern of missing cells."""
-        return self.means.numel() * self.means.shape[1]
-
-    def joint(self, part: Part, natural: Tensor, features: Tensor | None = None) -> Tensor:
-        """log π_k p_k(x) of rows and components, (P, B, K).
+    def joint(self, part: Part, given: Given | None = None) -> Tensor:
+        """log π_k p_k(x) of rows and components, (B, K).
 
         Args:
             part: the rows.
-            natural: see `natural`.
-            features: of the Gaussians at these rows, where they are known.
+            given: what the Gaussians know of these rows, where it was asked for.
         """
-        numbers = self.gaussians.features(part.x) if features is None else features
-        found = numbers @ natural
+        numbers = self.gaussians.given(part.x, part.seen) if given is None else given
+        found = numbers.log_probs + self.log_weights
         return found + self.layout.looked_up(part.states, self.log_tables) if self.layout.states else found
-
-    def natural(self, seen: Tensor) -> Tensor:
-        """θ with log π_k N_k(x) = T(x) θ_k, (P, F, K), for patterns (P, D) of numbers that are seen."""
-        natural = self.gaussians.natural(seen)
-        natural[:, 0] += self.log_weights
-        return natural
 
     def widened(self, width: float) -> Self:
         """The mixture with all covariances so many times as large, and the same means.
@@ -222,15 +205,13 @@ class MixtureFit:
 
 def all_groups(mixture: MixtureFit, x: Tensor, states: Tensor, weight: Tensor) -> list[Group]:
     """The rows as a mixture takes them."""
-    return grouped(x, states, weight, mixture.cost)
+    return grouped(x, states, weight, len(mixture.means))
 
 
 def mean_log_prob(mixture: MixtureFit, groups: list[Group]) -> float:
     """The mean of log p, by weights."""
     total, mass = 0.0, 0.0
-    for group in groups:
-        natural = mixture.natural(group.seen)
-        for part in group.parts():
-            log_probs = mixture.joint(part, natural).logsumexp(-1)
-            total, mass = total + float((log_probs * part.weight).sum()), mass + float(part.weight.sum())
+    for part in (part for group in groups for part in group.parts()):
+        total += float(mixture.joint(part).logsumexp(-1) @ part.weight)
+        mass += float(part.weight.sum())
     return total / mass if mass else math.nan

@@ -17,8 +17,6 @@ LEAST = 1e-3
 GAP = 1e-6
 """Nats a row by which the weights found may be worse than the best ones."""
 MOST_ITERATIONS = 20_000
-BLOCK = 8192
-"""Rows that are scored at once."""
 
 
 def stack(
@@ -64,15 +62,8 @@ def stack(
 
 @torch.no_grad()
 def log_probs(model: SquaredCircuit, x: Any, missing: Any = None) -> Tensor:
-    """log p of rows, some at a time: (n, d) → (n,) float64 on the CPU."""
-    if missing is not None:
-        missing = torch.as_tensor(missing)
-    parts = []
-    for start in range(0, max(len(x), 1), BLOCK):
-        part = slice(start, start + BLOCK)
-        gaps = missing[part] if missing is not None and missing.ndim == 2 else missing
-        parts.append(model.eval().log_prob(x[part], gaps).double().cpu())
-    return torch.cat(parts)
+    """log p of rows: (n, d) → (n,) float64 on the CPU."""
+    return model.eval().log_prob(x, missing).double().cpu()
 
 
 def stacking_weights(scores: Tensor, weights: Any = None, least: float = LEAST) -> Tensor:

@@ -44,7 +44,7 @@ class Amplitudes:
 
     def _log_squares(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:
         """log π_r |c_r(x)|² of circuits without sums, in double precision: (n, R)."""
-        logs = log_unit_squares(self._network, _doubled(x), weights.stacks(), weights.family_values)
+        logs = log_unit_squares(self._network, _doubled(x), list(weights.stacks()), weights.family_values)
         return logs + weights.log_root_shares(real)
 
     def _roots(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,6 +13,7 @@ from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
+from squircuit.execution.spread import changed
 from squircuit.families import InputFunctions
 from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, has_gaps, require_data
@@ -23,6 +24,10 @@ from squircuit.models.amplitudes import Amplitudes
 from squircuit.models.call import EVALUATION, Call, ManifoldWatch
 from squircuit.models.precision import needed_precision
 from squircuit.models.weights import StackedWeights
+from squircuit.storage.memory import require_memory
+
+BLOCK_BYTES = 2**27
+"""Of the outputs of all layers for the rows that are computed together, where no gradients are wanted."""
 
 
 @final
@@ -57,13 +62,34 @@ class Density:
             snapshot = self.snapshot(weights, call)
             return _attached(log_marginal(snapshot, evidence, components).to(weights.precision), weights)
         rows = (x if evidence is None else evidence.x).to(weights.device)
-        density = self.amplitudes.log_densities if components else self.amplitudes.log_density
         is_one, waits = self._watch.is_one(weights, call), call.waits(rows.device)
         real = weights.precision if is_one or not waits else self._needed_precision(weights)
-        log_p = density(weights, rows, real).to(weights.precision)
-        if waits:
-            log_p = self._with_care(weights, log_p, rows, real, components)
+        blocks = [rows] if call.is_step else self._blocks(weights, rows, real)
+        parts = [self._of_rows(weights, block, real, components, waits) for block in blocks]
+        log_p = parts[0] if len(parts) == 1 else torch.cat(parts)
         return log_p if is_one else log_p - self._log_z(weights, call, real)
+
+    def _of_rows(
+        self, weights: StackedWeights, rows: Tensor, real: torch.dtype, components: bool, careful: bool
+    ) -> Tensor:
+        """log Σ_r π_r |c_r(x)|² of rows that lack nothing, not divided by Z."""
+        density = self.amplitudes.log_densities if components else self.amplitudes.log_density
+        log_p = density(weights, rows, real).to(weights.precision)
+        return self._with_care(weights, log_p, rows, real, components) if careful else log_p
+
+    def _blocks(self, weights: StackedWeights, rows: Tensor, real: torch.dtype) -> tuple[Tensor, ...]:
+        """Rows so many at a time that the outputs of all layers fit into a part of the memory.
+
+        Where gradients are wanted the outputs of all rows are kept until the backward pass, so that blocks
+        would save nothing.
+        """
+        row_bytes = self.network.plan.numbers_a_row * real.itemsize
+        if not (torch.is_grad_enabled() and any(p.requires_grad for p in weights.parameters())):
+            return torch.split(rows, max(1, BLOCK_BYTES // row_bytes))
+        if rows.device.type == "cpu":
+            fix = "ask within `with torch.no_grad():`, or fewer rows at a time"
+            require_memory(row_bytes * len(rows), f"log_prob of {len(rows):,} rows with gradients", fix)
+        return (rows,)
 
     def _evidence(self, weights: StackedWeights, call: Call, x: Any, missing: Any) -> Evidence | None:
         """Rows that have been checked, or None where x is to be taken as it is.
@@ -92,6 +118,8 @@ class Density:
             lost = lost | needs_unit_scales(found, x, torch.zeros_like(x).bool(), real)
         elif real == torch.float64:
             return log_p
+        if weights.is_spread and weights.agreed(bool(lost.any()))[0] and not bool(lost.any()):
+            lost = torch.arange(len(lost), device=lost.device) == 0  # others need the weights of this process
 
         def again(rows: Tensor) -> Tensor:
             complete = Evidence(x[rows], torch.zeros_like(x[rows], dtype=torch.bool))
@@ -113,10 +141,10 @@ class Density:
         """Double where single does not hold the squares of the weights."""
 
         def spread() -> float:
-            form, exact = self._form(self._apart), weights.stacks(torch.float64)
+            form, exact = self._form(self._apart), list(weights.stacks(torch.float64))
             return largest_spread(self.network, exact, form.schedules.scopes)
 
-        stacks = {stack.name: weights.held(stack.name) for stack in self.network.plan.stacks}
+        stacks = ((stack.name, weights.held(stack.name)) for stack in self.network.plan.stacks)
         return needed_precision(stacks, weights.log_root_shares(torch.float64), weights.precision, spread)
 
     # ------------------------------------------------------------------ log Z
@@ -140,7 +168,7 @@ class Density:
         # a step that is captured in a graph cannot look; without cross terms there is no need to
         kept = weights.kept() if normalisation.may_have_cross_terms else KEPT
         if not normalisation.partition_has_cross_terms(kept):
-            stacks = [in_double(stack) if double else stack for stack in weights.stacks()]
+            stacks = changed(weights.stacks(), in_double) if double else weights.stacks()
             norms = self.network.log_norms(stacks, weights.family_values, weights.device)
             return self._by_component(norms + weights.log_root_shares().to(norms))
         real = torch.float64 if double else weights.precision
@@ -184,7 +212,7 @@ class Density:
         form = self._form(tuple(weights.normalisation.joined_roots(kept, always=joined)))
         shares = weights.log_root_shares(real).exp()
         if form.joined_circuit is None:
-            return form.direct(weights.stacks(real), shares, weights.family_values, is_normalised)
+            return form.direct(list(weights.stacks(real)), shares, weights.family_values, is_normalised)
         values = {
             n: v.to(real.to_complex() if v.is_complex() else real) for n, v in weights.weights().items()
         }
@@ -193,7 +221,7 @@ class Density:
     def _as_it_is(self, weights: StackedWeights, real: torch.dtype) -> Snapshot:
         """A snapshot for rows that lack nothing: their value is the circuit's whatever its structure."""
         shares, values = weights.log_root_shares(real).exp(), weights.family_values
-        return self._form(self._apart).direct(weights.stacks(real), shares, values, False)
+        return self._form(self._apart).direct(list(weights.stacks(real)), shares, values, False)
 
     @property
     def _apart(self) -> tuple[bool, ...]:

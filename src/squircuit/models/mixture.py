@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Constraint, Input, Layer, Parameter
-from squircuit.circuits.root_layers import mixed
+from squircuit.circuits.root_layers import independent, mixed
 from squircuit.errors import ParameterError, Wording
 from squircuit.execution.precision import double
 from squircuit.inference.normalisation import polished
@@ -53,6 +53,38 @@ def mixture(models: Sequence[SquaredCircuit], weights: Sequence[float] | None = 
     circuit = mixed(circuits, torch.cat(logs).softmax(dim=0))
     made = SquaredCircuit(circuit, dtype=precision).to(models[0].device).eval()
     made.schema, made.shape = models[0].schema, models[0].shape
+    return made
+
+
+def unmixed(model: SquaredCircuit) -> list[tuple[float, SquaredCircuit]]:
+    """The models that a mixture mixes, and their shares w: root layers that have no parameter in common.
+
+    Example:
+        >>> import squircuit as sq
+        >>> circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2)
+        >>> pair = [SquaredCircuit(circuit, seed=seed) for seed in (0, 1)]
+        >>> [share for share, _ in unmixed(mixture(pair, [1.0, 3.0]))]
+        [0.25, 0.75]
+    """
+    circuit, logs = model.circuit(), model.component_log_weights().detach().double().cpu()
+    groups = independent(circuit)
+    if len(groups) == 1:
+        return [(1.0, model)]
+    return [(float(logs[group].exp().sum()), _part(model, circuit, group)) for group in groups]
+
+
+def _part(model: SquaredCircuit, circuit: Circuit, group: list[int]) -> SquaredCircuit:
+    """The model of some of the root layers."""
+    roots, sizes = [circuit.roots[number] for number in group], [root.units for root in circuit.roots]
+    of_layers = torch.split(model.root_shares().detach().double().cpu(), sizes)
+    shares = torch.cat([of_layers[number] for number in group])
+    value = shares / shares.sum()
+    root_weights = Parameter(tuple(value.shape), Constraint.SIMPLEX, False, "roots", value)
+    names = Circuit(roots, initial=False, validate=circuit.validated).parameters
+    weights = {name: circuit.value(parameter) for name, parameter in names.items()}
+    part = Circuit(roots, root_weights=root_weights, weights=weights, validate=circuit.validated)
+    made = SquaredCircuit(part, dtype=model.precision).to(model.device).eval()
+    made.schema, made.shape = model.schema, model.shape
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -50,12 +50,12 @@ def mover(
 
 @torch.no_grad()
 def needed_precision(
-    stacks: dict[str, Tensor], log_pi: Tensor, own: torch.dtype, spread: Callable[[], float]
+    stacks: Iterable[tuple[str, Tensor]], log_pi: Tensor, own: torch.dtype, spread: Callable[[], float]
 ) -> torch.dtype:
     """Double where rows of weights are so large or small that single does not hold their squares.
 
     Args:
-        stacks: the weights by name, (S, K1, K2) each.
+        stacks: the names of the weights, and these, (S, K1, K2) each.
         log_pi: log π of the root units in double precision, (R,).
         own: the precision of the model, which is the least.
         spread: how far the logarithms of the units of a layer are apart, asked where weights are extreme.
@@ -63,7 +63,7 @@ def needed_precision(
     Raises:
         ParameterError: if weights are no numbers, or double precision does not hold their squares either.
     """
-    sizes = {name: _sizes(stack) for name, stack in stacks.items()}
+    sizes = {name: _sizes(stack) for name, stack in stacks}
     for name, found in sizes.items():
         require_numbers(name, found)
     least, most = _extremes([*sizes.values()])

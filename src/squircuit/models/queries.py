@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from squircuit.circuits import Circuit
-from squircuit.data import Schema
 from squircuit.data.filling import filled_table
 from squircuit.data.given import has_names, mask_of, numbers_of, require_columns, rows_of
 from squircuit.errors import ParameterError
-from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.distribution import CircuitDistribution
 from squircuit.inference.evidence import (
     Evidence,
     Variables,
-    as_evidence,
-    nothing_observed,
     require_data,
     require_disjoint,
     select,
@@ -29,9 +24,10 @@ from squircuit.inference.imputation import How, impute
 from squircuit.inference.likelihood import log_conditional
 from squircuit.inference.marginals import Marginals, marginals, moments
 from squircuit.inference.sampling.sample import make_generator, require_count, sample
+from squircuit.models.summaries import Summaries
 
 
-class Queries:
+class Queries(Summaries):
     """What can be asked of a model given any evidence; each is one line that hands a snapshot on.
 
     In every query ``given`` holds rows (n, d) of data and ``missing`` says which of their entries are not
@@ -43,25 +39,6 @@ class Queries:
     there are missing. Wherever variables are numbers, they may be names. Answers are tensors;
     :meth:`decode` makes tables of them.
     """
-
-    structure: Circuit  #: without weights: variables and domains
-    schema: Schema | None  # the columns of the table that the model is of
-
-    if TYPE_CHECKING:  # what the model has, see StackedWeights and SquaredCircuit
-
-        @property
-        def device(self) -> torch.device: ...
-
-        def snapshot(self, joined: bool = False) -> Snapshot: ...
-
-    def _evidence(self, given: Any, missing: Any) -> Evidence:
-        """Checked evidence; none given: one row that lacks everything."""
-        if given is None and missing is None:
-            return nothing_observed(self.structure, self.device)
-        if given is None:
-            raise ParameterError("missing= says which entries of given= are missing. Fix: pass given=x, too")
-        rows, gaps = rows_of(self.schema, given, missing)
-        return as_evidence(self.structure, rows, gaps, self.device)
 
     def marginals(
         self, given: Any = None, missing: Any = None, grid: Mapping[Any, Any] | None = None

@@ -42,7 +42,7 @@ MOST_TREES = 1024
 def image_model(
     shape: Sequence[int],
     units: Units = 8,
-    levels: int = 256,
+    levels: int | Sequence[int] = 256,
     product: Product = "kronecker",
     roots: int = 1,
     tie: Tie = None,
@@ -58,7 +58,8 @@ def image_model(
             the image flattened: variable (i·W + j)·C + c.
         units: K, or K by level as for :func:`squircuit.build`. A layer has K·K⁴ weights, or K·K² with two
             parts: 8 is much, or 64; 2 to 4, or 8, suit small data.
-        levels: of a pixel, 0 to levels − 1.
+        levels: of a pixel, 0 to levels − 1; or one number for each channel, such as (256, 511, 511) of the
+            colours of :func:`squircuit.data.to_ycocg`. Channels of one size share weights that are tied.
         product, roots, tie: as for :func:`squircuit.build`.
         seed: of the initial weights.
         dtype: complex64, complex128, or float32, float64 for real weights (which fit worse).
@@ -73,12 +74,13 @@ def image_model(
         ((8, 8), torch.Size([2, 64]))
     """
     sides = _image_shape(shape)
-    _require_positive("levels", levels)
-    grey = Categorical(levels, ordered=True)
+    sizes = _levels(levels, sides)
 
     def model(graph: RegionGraph, seed: int) -> SquaredCircuit:
-        circuit = build(graph, grey, units, product, roots, tie, is_complex=_is_complex(dtype))
-        return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, levels)), sides)
+        of_pixels = sizes * (graph.num_variables // len(sizes))
+        families = [Categorical(size, ordered=True) for size in of_pixels]
+        circuit = build(graph, families, units, product, roots, tie, is_complex=_is_complex(dtype))
+        return _model(circuit, seed, dtype, Schema(pixels(graph.num_variables, of_pixels)), sides)
 
     return _mixed_over([quad_tree(sides, parts, each) for each in _orders(order)], model, seed)
 
@@ -277,6 +279,22 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
             f"{CHANNELS} channels. Fix: bring the axes into this order, or use table_model for other data."
         )
     return sides
+
+
+def _levels(levels: int | Sequence[int], sides: tuple[int, ...]) -> list[int]:
+    """The levels of each channel, or one number for all."""
+    if isinstance(levels, int | str) or not isinstance(levels, Sequence):
+        _require_positive("levels", levels)
+        return [levels]
+    channels = sides[2] if len(sides) == 3 else 1
+    if len(levels) != channels:
+        raise ParameterError(
+            f"image_model: levels={levels!r} for images of shape {sides}, which have {channels} channels. "
+            "Fix: pass one number for each channel, or one for all."
+        )
+    for size in levels:
+        _require_positive("levels", size)
+    return list(levels)
 
 
 def _require_positive(name: str, value: object) -> None:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
+from squircuit.circuits.root_layers import mixed, separated
 from squircuit.data import Schema
 from squircuit.data.given import rows_of
-from squircuit.errors import warn_former
+from squircuit.errors import ParameterError, is_whole, warn_former
 from squircuit.execution.log_scales import log_sum
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.models.call import EVALUATION, Call
@@ -105,6 +106,39 @@ class SquaredCircuit(Queries, StackedWeights):
     def component_log_weights(self) -> Tensor:
         """log p(m), the shares of the circuits that are mixed, which sum to 1: (M,)."""
         return self._density.component_log_weights(self, self._call)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the circuits that are mixed, where each is the model of a class; else none.
+
+        ``notes["classes"]`` says so, see :func:`squircuit.fit_classes`.
+        """
+        names = self.notes.get("classes")
+        if not isinstance(names, list) or not len(names) == len(self.structure.roots) > 1:
+            return []
+        return [str(name) for name in names]
+
+    def component(self, number: int) -> SquaredCircuit:
+        """One of the circuits that are mixed, as a model of its own, p(x | m): in evaluation mode, detached.
+
+        Example:
+            >>> import squircuit as sq
+            >>> circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2, components=3)
+            >>> SquaredCircuit(circuit).component(2).sample(5, seed=0).shape
+            torch.Size([5, 4])
+        """
+        count = len(self.structure.roots)
+        if not is_whole(number, 0, count - 1):
+            raise ParameterError(
+                f"component {number!r} of {count}. Fix: pass a number from 0 to {count - 1}."
+            )
+        circuit = self.circuit()
+        part = separated(circuit)[number]
+        first = sum(root.units for root in circuit.roots[:number])
+        shares = circuit.root_shares[first : first + part.num_roots]
+        alone = SquaredCircuit(mixed([part], shares / shares.sum()), dtype=self.precision)
+        alone.schema, alone.shape = self.schema, self.shape
+        return alone.to(self.device).eval().requires_grad_(False)
 
     def log_density(self, x: Tensor, real: torch.dtype | None = None) -> Tensor:
         """log Σ_r π_r |c_r(x)|², not divided by Z, of data that has been checked: (n, d) → (n,).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -12,7 +12,9 @@ from squircuit.circuits import Circuit, Constraint
 from squircuit.errors import ParameterError, warn_former
 from squircuit.execution.derivatives import require_no_batch
 from squircuit.execution.network import Indices
-from squircuit.execution.plan import InputGroup, Plan, make_plan
+from squircuit.execution.plan import InputGroup, Plan
+from squircuit.execution.planner import make_plan
+from squircuit.execution.spread import Gathering, SpreadStacks, whole
 from squircuit.inference.normalisation import Kept, Normalisation, polished
 from squircuit.models.precision import mover, require_numbers, require_precision
 
@@ -64,6 +66,7 @@ class StackedWeights(nn.Module):
         self._constraints: dict[str, str] = {}  # of the tensors that are parameters, by name
         self._kinds: dict[str, tuple[bool, torch.Size]] = {}  # of all: whether complex, and the shape
         self._index = Indices()
+        self._gathering: Gathering | None = None
         real = dtype.to_real()
         self._places = self._hold_stacks(valued, real)
         self.learnt = self._hold_learnt(valued, real)
@@ -144,6 +147,8 @@ class StackedWeights(nn.Module):
         """
         require_no_batch()
         value: Tensor = getattr(self, name)
+        if self._gathering is not None:
+            value = whole(name, value, self._gathering)
         is_complex, shape = self._kinds[name]
         dtype = self.precision.to_complex() if is_complex else self.precision
         if value.shape != shape or value.dtype not in (self.precision, dtype):
@@ -154,14 +159,20 @@ class StackedWeights(nn.Module):
             )
         return value.to(dtype).resolve_conj().resolve_neg().contiguous()
 
-    def stacks(self, real: torch.dtype | None = None) -> list[Tensor]:
-        """The stacked weights in the order of the plan, (S, K1, K2) each.
+    def stacks(self, real: torch.dtype | None = None) -> Sequence[Tensor]:
+        """The stacked weights in the order of the plan, (S, K1, K2) each; spread ones are gathered when used.
 
         Args:
             real: float32 or float64: then all are in this precision, and complex where the circuit is.
         """
-        held = [self.held(stack.name) for stack in self.plan.stacks]
-        return held if real is None else [stack.to(self.dtype_in(real)) for stack in held]
+
+        def change(stack: Tensor) -> Tensor:
+            return stack if real is None else stack.to(self.dtype_in(real))
+
+        if self._gathering is None:
+            return [change(self.held(stack.name)) for stack in self.plan.stacks]
+        names = [stack.name for stack in self.plan.stacks]
+        return SpreadStacks(names, [getattr(self, name) for name in names], self._gathering, change)
 
     def dtype_in(self, real: torch.dtype) -> torch.dtype:
         """The type of amplitudes in a precision: complex where the circuit is."""
@@ -221,6 +232,21 @@ class StackedWeights(nn.Module):
     @property
     def _logits(self) -> Tensor | None:
         return None if self.structure.root_weights is None else self.held(LOGITS)
+
+    # ------------------------------------------------------------------ where processes hold a part each
+
+    def gather_by(self, gathering: Gathering | None) -> None:
+        """From now on parameters are parts, and whole by this; None: they are whole."""
+        self._gathering = gathering
+
+    @property
+    def is_spread(self) -> bool:
+        """This process holds only a part of the weights, so all have to call the model together."""
+        return self._gathering is not None
+
+    def agreed(self, *flags: bool) -> list[bool]:
+        """Whether a process has raised each flag, of those that hold the weights together."""
+        return list(flags) if self._gathering is None else self._gathering.any(*flags)
 
     # ------------------------------------------------------------------ how they are filled from files
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from squircuit.circuits import Circuit
 from squircuit.circuits.circuit import require_circuit
+from squircuit.data.optional import need
 from squircuit.errors import ParameterError, StructureError
 from squircuit.networks.chain import chain
 from squircuit.networks.site import NETWORK, Child, Site, as_tensor, sites
@@ -86,7 +86,7 @@ def to_quimb(circuit: Circuit) -> Any:
         array([1.+0.j, 0.+0.j, 0.+0.j, 0.+1.j])
     """
     require_circuit("to_quimb", circuit)
-    qtn = _quimb()
+    qtn = need("quimb.tensor", "to_quimb", "networks")  # which takes seconds to import
     root = to_tree(circuit)
     if root.up != 1:
         raise StructureError(
@@ -99,14 +99,6 @@ def to_quimb(circuit: Circuit) -> Any:
     arrays[0] = arrays[0][0]  # quimb leaves the boundary bonds out
     arrays[-1] = arrays[-1][..., 0]
     return qtn.MatrixProductState(arrays, shape="lpr")
-
-
-def _quimb() -> Any:
-    # imported when used: it takes seconds, which users without tensor networks should not wait for
-    try:
-        return importlib.import_module("quimb.tensor")
-    except ImportError as error:
-        raise ImportError("to_quimb needs quimb: install squircuit[networks]") from error
 
 
 def _tree(qtn: Any, root: Site) -> Any:

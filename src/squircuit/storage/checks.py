@@ -10,7 +10,7 @@ from pathlib import Path
 
 from squircuit.errors import FormatError, SquircuitError, Wording
 from squircuit.storage.atomic import as_path
-from squircuit.storage.words import one_line, printable
+from squircuit.storage.words import one_line, path_text, printable
 
 PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """The first bytes of what torch.save writes, now a zip file of pickles and once a pickle."""
@@ -26,27 +26,30 @@ def status(file: Path, error: type[SquircuitError] = FormatError, expected: str 
     try:
         return file.stat()
     except (FileNotFoundError, NotADirectoryError) as missing:
-        raise error(f"{shown(file)}: there is no such {expected}. Fix: check the path.") from missing
+        raise error(f"{path_text(file)}: there is no such {expected}. Fix: check the path.") from missing
     except (OSError, ValueError) as wrong:  # forbidden, too long, links in a circle, a null byte in the name
-        raise error(f"{shown(file)}: cannot be opened ({_reason(wrong)}). Fix: check the path.") from wrong
+        raise error(
+            f"{path_text(file)}: cannot be opened ({_reason(wrong)}). Fix: check the path."
+        ) from wrong
 
 
 def require_readable(file: Path, error: type[SquircuitError] = FormatError) -> None:
     """Refuse what is no ordinary file with content that may be read; to open a pipe would wait for ever."""
     found = status(file, error)
     if stat.S_ISDIR(found.st_mode):
-        raise error(f"{shown(file)}: a folder, not a file. Fix: pass the path of a file in it.")
+        raise error(f"{path_text(file)}: a folder, not a file. Fix: pass the path of a file in it.")
     if not stat.S_ISREG(found.st_mode):
         raise error(
-            f"{shown(file)}: a pipe or device, not a file. Fix: write its content to a file and pass that."
+            f"{path_text(file)}: a pipe or device, not a file. "
+            "Fix: write its content to a file and pass that."
         )
     if found.st_size == 0:
-        raise error(f"{shown(file)}: the file is empty. Fix: pass a file with data, or copy it again.")
+        raise error(f"{path_text(file)}: the file is empty. Fix: pass a file with data, or copy it again.")
     try:
         file.open("rb").close()
     except OSError as wrong:
         raise error(
-            f"{shown(file)}: cannot be opened ({_reason(wrong)}). Fix: check who may read the file."
+            f"{path_text(file)}: cannot be opened ({_reason(wrong)}). Fix: check who may read the file."
         ) from wrong
 
 
@@ -101,10 +104,3 @@ def require_header(
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or one_line(error)
-
-
-def shown(file: Path) -> str:
-    """The path, cut where it is too long for any file system, and without bytes that end a line."""
-    text = str(file)
-    plain = text if text.isprintable() else repr(text)
-    return plain if len(plain) <= 300 else plain[:299] + "…"

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from squircuit.errors import SquircuitError
 from squircuit.errors import printable as printable
 
 LONG = 60
 """Characters of a value that a message shows."""
+LONGEST_PATH = 300
 SOME, SHORT = 8, 40
 """Names that a message lists, and characters of each."""
 
 
 def quoted(value: object, write: Callable[[object], str] = repr) -> str:
-    """A value of a file for a message, as Python writes it, cut where it is long.
+    """A value for a message, as Python writes it: on one line, and cut where it is long.
 
     Numbers of more than 4300 digits, and what is nested too deeply, Python does not write at all.
 
     Example:
-        >>> quoted("two"), quoted(10**50), quoted([0] * 99)[-5:]
-        ("'two'", 'a number of more than 40 digits', '0, 0…')
+        >>> quoted("two"), quoted(10**50), quoted([0] * 99)[-5:], quoted("x" * 99)[-5:]
+        ("'two'", 'a number of more than 40 digits', '0, 0…', 'xxxx…')
     """
     if isinstance(value, int) and abs(value) > 10**40:
         return "a number of more than 40 digits"
     try:
-        text = write(value)
+        text = " ".join(write(value).split("\n"))
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
     return text if len(text) <= LONG else text[: LONG - 1] + "…"
+
+
+def path_text(file: Path) -> str:
+    """A path for a message: cut where it is too long for any file system, without bytes that end a line."""
+    text = str(file)
+    plain = text if text.isprintable() else repr(text)
+    return plain if len(plain) <= LONGEST_PATH else plain[: LONGEST_PATH - 1] + "…"
 
 
 def listed(names: Iterable[object]) -> str:

@@ -12,7 +12,7 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, final
@@ -26,9 +26,9 @@ from squircuit.optim.stacks import real_view
 from squircuit.storage.atomic import replace, sweep
 from squircuit.storage.documents import ContentError
 from squircuit.storage.locks import FolderLock
-from squircuit.storage.words import one_line, printable, without_fix
-from squircuit.training.config import UNITS, TrainingConfig, shown
-from squircuit.training.evaluation import evaluate, using
+from squircuit.storage.words import one_line, printable, quoted, without_fix
+from squircuit.training.config import UNITS, TrainingConfig
+from squircuit.training.evaluation import evaluate
 from squircuit.training.feed import Data
 from squircuit.training.history import Epoch, History, count_of, number_of, require_entries, rows_of
 
@@ -84,7 +84,7 @@ class State:
             raise ContentError(f"best={best}, seconds={seconds}")
         is_line = isinstance(stopped, str) and printable(stopped, 1000) == stopped
         if not is_line or not stopped.startswith(ENDS):
-            raise ContentError(f"stopped={shown(stopped)}")
+            raise ContentError(f"stopped={quoted(stopped)}")
         return State(**counts, best=best, seconds=seconds, stopped=stopped, rows=rows_of(document["rows"]))
 
     def require_within(self, epochs: int, steps: int) -> None:
@@ -183,10 +183,10 @@ class RunFolder:
             other = found["config"].get(name)
             if name not in FREE and other != value:
                 raise ParameterError(
-                    f"the run there has {name}={shown(other)}, this one {name}={value!r}",
+                    f"the run there has {name}={quoted(other)}, this one {name}={value!r}",
                     where=str(self.path),
                     value=value,
-                    fix=Wording("pass ", "--set ") + f"{name}={shown(other)}, or another folder",
+                    fix=Wording("pass ", "--set ") + f"{name}={quoted(other)}, or another folder",
                 )
         for name, words in (("model", "model"), ("train", "training data"), ("valid", "validation data")):
             if found.get(name) != identity[name]:
@@ -228,7 +228,7 @@ class RunFolder:
             rows = rows_of([json.loads(line) for line in lines])
             unit = self._identity()["config"].get("unit")
             if unit not in UNITS:
-                raise ContentError(f"its unit is {shown(unit)}")
+                raise ContentError(f"its unit is {quoted(unit)}")
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(
                 f"{self.path}: no history of a run ({path.name}: {without_fix(error)}). "
@@ -314,12 +314,22 @@ def _weight(name: str) -> str:
     return name.split(".", 2)[2]
 
 
-def require_models(model: SquaredCircuit, found: Mapping[str, Tensor], state: State) -> None:
-    """Raise a ContentError where the model of the checkpoint, or its best one, is no distribution."""
+def require_models(
+    model: SquaredCircuit,
+    found: Mapping[str, Tensor],
+    state: State,
+    holding: Callable[[dict[str, Tensor]], AbstractContextManager[None]],
+) -> None:
+    """Raise a ContentError where the model of the checkpoint, or its best one, is no distribution.
+
+    Args:
+        model, found, state: the model, the tensors of the checkpoint, and where the run is.
+        holding: gives the model other weights for a while.
+    """
     kinds = ("best.", "model.") if state.stopped in ("running", "interrupted") else ("best.",)
     for kind in kinds:
         weights = {n.removeprefix(kind): v for n, v in found.items() if n.startswith(kind)}
-        with using(model, weights):
+        with holding(weights):
             log_z = evaluate(model, None).log_z
         if not math.isfinite(log_z):
             raise ContentError(f"log Z of the weights {kind}* is {log_z}")

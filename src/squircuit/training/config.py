@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import reprlib
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -16,14 +15,13 @@ from typing import Any, Literal
 from squircuit import optim
 from squircuit.data.optional import need
 from squircuit.errors import FormatError, ParameterError, suggestion
-from squircuit.storage.checks import shown as shown_path
 from squircuit.storage.documents import ContentError
-from squircuit.storage.words import one_line
+from squircuit.storage.words import one_line, path_text, quoted
 
 Auto = Literal["auto"]
 SCHEDULES = ("cosine", "constant", "step")
 UNITS = ("auto", "bits", "nats")
-SHARDS = ("none", "optimiser")
+SHARDS = ("none", "optimiser", "weights")
 MOST_BYTES = 2**16
 """Bytes of a file of options, which is short."""
 DEEPEST = 64
@@ -57,7 +55,8 @@ class TrainingConfig:
         unit: of the loss: "bits" per dimension or "nats" a row; auto: bits for images, else nats.
         seed: of the order of the rows, of the rows held out, and of the noise.
         shard: of several processes: "none": each steps all weights; "optimiser": each steps its part of them,
-            and has the state of the optimiser for these alone (docs/scale.md).
+            and has the state of the optimiser for these alone; "weights": each holds only its part of the
+            weights, too, and they are gathered while they are used (docs/scale.md).
         graph: on a GPU replay each step as one CUDA graph where that can be.
         checkpoint_minutes: at most so much work is lost when the process is killed.
         progress: show progress on the terminal.
@@ -102,11 +101,11 @@ class TrainingConfig:
         for name, (holds, range_) in RANGES.items():
             value = getattr(self, name)
             if value != "auto" and not (abs(value) <= sys.float_info.max and holds(value)):
-                raise ParameterError(f"{name}={shown(value)}. Fix: pass {range_}.")
+                raise ParameterError(f"{name}={quoted(value)}. Fix: pass {range_}.")
         for name, known in {**CHOICES, "optimiser": ("auto", *optim.names())}.items():
             if getattr(self, name) not in known:
-                value = shown(getattr(self, name))
-                raise ParameterError(f"{name}={value}. Fix: pass one of {', '.join(known)}.")
+                value = quoted(getattr(self, name))
+                raise ParameterError(f"{name}={value}. Fix: {suggestion(getattr(self, name), known)}")
 
     @classmethod
     def of(cls, source: Any = None, /, **overrides: Any) -> TrainingConfig:
@@ -121,7 +120,7 @@ class TrainingConfig:
                 _require_known(name)
             return cls(**options)
         raise ParameterError(
-            f"config={shown(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
+            f"config={quoted(source)}. Fix: pass a TrainingConfig, a mapping, or a TOML or YAML file."
         )
 
     def replace(self, /, **changes: Any) -> TrainingConfig:
@@ -201,25 +200,11 @@ OTHER_NAMES = {"learning_rate": "lr", "n_iter": "epochs", "max_iter": "epochs", 
 """What other libraries call some of the options."""
 
 
-def shown(value: Any) -> str:
-    """A value for an error: on one line, and not all of it where it is long or deep.
-
-    Example:
-        >>> shown([[[[[[[[1]]]]]]]]), shown("x" * 100), shown(10**5000)
-        ('[[[[[[[...]]]]]]]', "'xxxxxxxxxxxx...xxxxxxxxxxxxx'", '<int of many digits>')
-    """
-    try:
-        text = reprlib.repr(value)
-    except ValueError:  # Python writes no numbers of more than 4300 digits
-        return f"<{type(value).__name__} of many digits>"
-    return text if len(text.splitlines()) == 1 else f"<{type(value).__name__}>"
-
-
 def _require_known(name: str) -> None:
     known = [field.name for field in dataclasses.fields(TrainingConfig)]
     if name not in known:
         meant = OTHER_NAMES.get(name, name)
-        raise ParameterError(f"there is no option {shown(name)}. Fix: {suggestion(meant, known)}")
+        raise ParameterError(f"there is no option {quoted(name)}. Fix: {suggestion(meant, known)}")
 
 
 def _require_type(field: dataclasses.Field[Any], value: Any) -> None:
@@ -229,7 +214,7 @@ def _require_type(field: dataclasses.Field[Any], value: Any) -> None:
         isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
     ):
         return
-    raise ParameterError(f"{field.name}={shown(value)}. Fix: pass {words}{' or auto' if auto else ''}.")
+    raise ParameterError(f"{field.name}={quoted(value)}. Fix: pass {words}{' or auto' if auto else ''}.")
 
 
 def _parsed(name: str, text: str) -> Any:
@@ -250,7 +235,7 @@ def read_options(path: Path) -> dict[str, Any]:
         document = _document(path)
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(
-            f"{shown_path(path)}: cannot be read ({one_line(error)}). Fix: check the path."
+            f"{path_text(path)}: cannot be read ({one_line(error)}). Fix: check the path."
         ) from error
     if not isinstance(document, Mapping):
         raise FormatError(f"{path}: it holds no options. Fix: write lines such as epochs = 20.")

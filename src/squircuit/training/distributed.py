@@ -82,6 +82,23 @@ class Distributed(Processes):
             _gather(found, sent, group=self._group)
         return found.to(part.device).reshape(self.size, -1)
 
+    def send(self, tensor: Tensor, sender: int) -> None:
+        sent = self._sendable(tensor)
+        with self._answered():
+            distributed.broadcast(sent, self._number(sender), group=self._group)
+        tensor.copy_(sent)
+
+    def sum_at(self, tensor: Tensor, receiver: int) -> None:
+        sent = self._sendable(tensor)
+        with self._answered():
+            distributed.reduce(sent, self._number(receiver), group=self._group)
+        if self.rank == receiver:
+            tensor.copy_(sent)
+
+    def _number(self, rank: int) -> int:
+        """The number that a process of the group has among all."""
+        return rank if self._group is None else distributed.get_global_rank(self._group, rank)
+
     def _sendable(self, tensor: Tensor) -> Tensor:
         """What is on the CPU goes by the GPU where only that has a backend; gloo sends from the CPU."""
         backend = self._backends.get(tensor.device.type)

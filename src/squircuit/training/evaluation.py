@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from squircuit.models import SquaredCircuit
 from squircuit.optim import Polar
 from squircuit.optim.stacks import real_view
-from squircuit.training.feed import Feed
+from squircuit.training.feed import Batch, Feed
 from squircuit.training.processes import Processes
+from squircuit.training.spread import require_complete
 from squircuit.training.steps import weighted
 
 Weights = dict[str, Tensor]
@@ -51,16 +52,15 @@ def evaluate(model: SquaredCircuit, data: Feed | None, processes: Processes | No
 def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
     """−Σ w log p / Σ w in nats, normalised by the exact Z where weights of the model are off the manifold."""
     total, count, impossible = 0.0, 0, 0
-    for block in data.blocks():
-        count += len(block)
-        rows = processes.part(block)
-        if len(rows):
-            log_p = model.log_prob(rows.x, rows.gaps).double()
-            total -= weighted(log_p, rows.weights).sum().item()
-            impossible += int((log_p == -torch.inf).sum())
-    sums = torch.tensor([total, impossible], dtype=torch.float64)
+    blocks = data.blocks(processes.share)
+    for rows in in_step(model, data, processes) if model.is_spread else blocks:
+        log_p = model.log_prob(rows.x, rows.gaps).double()
+        total -= weighted(log_p, rows.weights).sum().item()
+        impossible += int((log_p == -torch.inf).sum())
+        count += len(rows)
+    sums = torch.tensor([total, impossible, count], dtype=torch.float64)
     processes.sum([sums])
-    total, impossible = sums[0].item(), int(sums[1])
+    total, impossible, count = sums[0].item(), int(sums[1]), int(sums[2])
     if impossible:
         warnings.warn(
             f"{impossible} of {count} validation rows have probability 0: their loss is infinite. "
@@ -68,6 +68,26 @@ def mean_loss(model: SquaredCircuit, data: Feed, processes: Processes) -> float:
             stacklevel=2,
         )
     return total / count  # the sum of the weights: their mean is 1
+
+
+def in_step(model: SquaredCircuit, data: Feed, processes: Processes) -> Iterator[Batch]:
+    """The own blocks of rows, while processes that have fewer of them call the model as often as the others.
+
+    They hold its weights together, so each needs all.
+    """
+    processes.share.require_enough(data.count, "validation data")
+    blocks, known = data.blocks(processes.share), None
+    while True:
+        block = next(blocks, None)
+        is_there, has_gaps = processes.any(block is not None, block is not None and block.gaps is not None)
+        if not is_there:
+            return
+        require_complete(has_gaps)
+        if block is not None:
+            yield block
+            known = block.x[:1]
+        elif known is not None:
+            model.log_prob(known)
 
 
 def warn_if_off_manifold(scores: Scores, optimiser: str) -> None:

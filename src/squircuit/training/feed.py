@@ -15,6 +15,7 @@ from torch import Tensor
 
 from squircuit.data import Rows
 from squircuit.data.schema import HostRows
+from squircuit.data.share import Part, Share
 from squircuit.data.weights import Weights, with_mean_1
 from squircuit.families.domain import Domains
 from squircuit.training.loaders import Items
@@ -28,6 +29,8 @@ ITEMS = 256
 """Rows at most of a Dataset that are read and evaluated at a time."""
 Batch = Rows[Tensor]
 """Rows (B, d) on the device of the model; weights, where there are some, are 1 in the mean of all rows."""
+ALL = Share()
+"""The share of a process that is alone."""
 
 
 class Feed(ABC):
@@ -46,12 +49,18 @@ class Feed(ABC):
         """Batches in an epoch: full ones, or one of all rows where there are fewer."""
 
     @abstractmethod
+    def parts(
+        self, batch: int, seed: int, epoch: int, start: int = 0, share: Share = ALL
+    ) -> Iterator[Part[Tensor]]:
+        """The own rows of the batches of an epoch from number ``start`` on; others are not read."""
+
     def batches(self, batch: int, seed: int, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number ``start`` on."""
+        """The batches of an epoch from number ``start`` on, as a process alone has them."""
+        return (part.rows for part in self.parts(batch, seed, epoch, start))
 
     @abstractmethod
-    def blocks(self) -> Iterator[Batch]:
-        """All rows once, for evaluation."""
+    def blocks(self, share: Share = ALL) -> Iterator[Batch]:
+        """All own rows once, for evaluation; no block is empty."""
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -107,17 +116,20 @@ class Memory(Feed):
     def steps(self, batch: int) -> int:
         return max(1, self.count // batch)
 
-    def batches(self, batch: int, seed: int, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def parts(
+        self, batch: int, seed: int, epoch: int, start: int = 0, share: Share = ALL
+    ) -> Iterator[Part[Tensor]]:
         order = np.random.default_rng([seed, epoch]).permutation(self.count)
         index = torch.from_numpy(order).to(self._rows.x.device)  # at once: each copy waits for the device
+        whole = min(batch, self.count)
         for number in range(start, self.steps(batch)):
-            part = slice(number * batch, (number + 1) * batch)
-            yield self._take(index[part], order[part])
+            own = _moved(share.of(whole), number * batch)
+            yield Part(self._take(index[own], order[own]), share.of(whole).start, whole)
 
-    def blocks(self) -> Iterator[Batch]:
-        size = min(BLOCK_ROWS, max(1, BLOCK // self._rows.x.shape[1]))
-        for start in range(0, self.count, size):
-            part = slice(start, start + size)
+    def blocks(self, share: Share = ALL) -> Iterator[Batch]:
+        size, own = min(BLOCK_ROWS, max(1, BLOCK // self._rows.x.shape[1])), share.of(self.count)
+        for start in range(own.start, own.stop, size):
+            part = slice(start, min(start + size, own.stop))
             yield self._take(part, part)
 
     def fingerprint(self) -> str:
@@ -149,12 +161,15 @@ class Stream(Feed):
     def steps(self, batch: int) -> int:
         return self._source.steps
 
-    def batches(self, batch: int, seed: int, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def parts(
+        self, batch: int, seed: int, epoch: int, start: int = 0, share: Share = ALL
+    ) -> Iterator[Part[Tensor]]:
         if start < self._source.steps:
-            yield from map(self._moved, self._source.epoch(seed, epoch, start))
+            for rows, first, whole in self._source.epoch(seed, epoch, start, share):
+                yield Part(self._moved(rows), first, whole)
 
-    def blocks(self) -> Iterator[Batch]:
-        yield from map(self._moved, self._source.all())
+    def blocks(self, share: Share = ALL) -> Iterator[Batch]:
+        yield from map(self._moved, self._source.all(share))
 
     def fingerprint(self) -> str:
         """A fingerprint of the number of batches and of the first one."""
@@ -187,23 +202,30 @@ class Indexed(Feed):
     def steps(self, batch: int) -> int:
         return max(1, self.count // batch)
 
-    def batches(self, batch: int, seed: int, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def parts(
+        self, batch: int, seed: int, epoch: int, start: int = 0, share: Share = ALL
+    ) -> Iterator[Part[Tensor]]:
         order = np.random.default_rng([seed, epoch]).permutation(self.count)
-        numbers = range(start, self.steps(batch))
-        parts = [order[number * batch : (number + 1) * batch] for number in numbers]
-        return self._read(parts, [(seed, epoch, number) for number in numbers])
+        whole, numbers = min(batch, self.count), range(start, self.steps(batch))
+        own = share.of(whole)
+        parts = [order[_moved(own, number * batch)] for number in numbers]
+        for rows in self._read(parts, [(seed, epoch, number) for number in numbers], own.start):
+            yield Part(rows, own.start, whole)
 
-    def blocks(self) -> Iterator[Batch]:
-        parts = [np.arange(self.count)[first : first + ITEMS] for first in range(0, self.count, ITEMS)]
-        return self._read(parts, [(number,) for number in range(len(parts))])
+    def blocks(self, share: Share = ALL) -> Iterator[Batch]:
+        own = np.arange(self.count)[share.of(self.count)]
+        parts = [own[first : first + ITEMS] for first in range(0, len(own), ITEMS)]
+        return self._read(parts, [(int(part[0]),) for part in parts], 0)
 
     def fingerprint(self) -> str:
         """A fingerprint of the numbers of all rows, of their weights, and of the first ones."""
         more = [part for part in (self._index, self._weights) if part is not None]
         return _digest(next(self.blocks()), " ".join(hashlib.sha256(part.data).hexdigest() for part in more))
 
-    def _read(self, parts: list[NDArray[np.int64]], seeds: list[tuple[int, ...]]) -> Iterator[Batch]:
-        found = self._items.read([self._index[part] for part in parts], seeds)
+    def _read(
+        self, parts: list[NDArray[np.int64]], seeds: list[tuple[int, ...]], start: int
+    ) -> Iterator[Batch]:
+        found = self._items.read([self._index[part] for part in parts], seeds, start)
         for part, rows in zip(parts, found, strict=True):
             weights = None if self._weights is None else self._weights[part]
             yield self._target.moved(replace(rows, weights=weights))
@@ -219,6 +241,10 @@ def checked(rows: Batch, domains: Domains, name: str, first_row: int = 0) -> Bat
     if rows.is_complete:
         return replace(rows, gaps=None)
     return replace(rows, x=rows.x.masked_fill(rows.missing & domains.discrete, 0))
+
+
+def _moved(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by)
 
 
 def _fits(rows: Tensor, device: torch.device) -> bool:

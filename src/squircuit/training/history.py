@@ -11,8 +11,7 @@ from typing import Any, final
 from squircuit.data.schema import aligned
 from squircuit.errors import FormatError
 from squircuit.storage.documents import ContentError
-from squircuit.storage.words import one_line, printable
-from squircuit.training.config import shown
+from squircuit.storage.words import one_line, printable, quoted
 
 
 @final
@@ -131,19 +130,19 @@ def rows_of(found: Any) -> list[Epoch]:
 def require_entries(what: str, found: Any, names: Sequence[str]) -> None:
     """Raise a ContentError unless this is a mapping with these entries and no others."""
     if not isinstance(found, Mapping):
-        raise ContentError(f"{shown(found)} is not {what}")
+        raise ContentError(f"{quoted(found)} is not {what}")
     for name in names:
         if name not in found:
             raise ContentError(f"{what} has no {name}")
     for name in found:
         if name not in names:
-            raise ContentError(f"{what} has no entry {shown(name)}")
+            raise ContentError(f"{what} has no entry {quoted(name)}")
 
 
 def count_of(name: str, value: Any) -> int:
     """A whole number from 0 upwards, or a ContentError."""
     if type(value) is not int or not 0 <= value < 2**63:
-        raise ContentError(f"{name}={shown(value)} is no number of things")
+        raise ContentError(f"{name}={quoted(value)} is no number of things")
     return value
 
 
@@ -152,13 +151,13 @@ def number_of(name: str, value: Any) -> float:
     if value in ("inf", "-inf", "nan"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
-        raise ContentError(f"{name}={shown(value)} is no number")
+        raise ContentError(f"{name}={quoted(value)} is no number")
     return value
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or printable(value, 1000) != value:
-        raise ContentError(f"{name}={shown(value)} is no short text")
+        raise ContentError(f"{name}={quoted(value)} is no short text")
     return value
 
 
@@ -168,7 +167,7 @@ def _entry(name: str, value: Any, kind: str) -> Any:
         return None
     if kind == "bool":
         if not isinstance(value, bool):
-            raise ContentError(f"{name}={shown(value)} is neither true nor false")
+            raise ContentError(f"{name}={quoted(value)} is neither true nor false")
         return value
     return count_of(name, value) if kind == "int" else number_of(name, value)
 

@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data import Dataset as TorchDataset
 
 from squircuit.data import Batches, Dataset, Rows, Schema, Table, names, read, scan, split
-from squircuit.data.frames import plain
+from squircuit.data.frames import is_frame, names_of, plain
+from squircuit.data.given import encoded
 from squircuit.data.schema import HostRows
 from squircuit.data.weights import as_weights
 from squircuit.errors import DataError, ParameterError
@@ -23,7 +24,7 @@ from squircuit.training.feed import BLOCK, Batch, Data, Feed, Indexed, Memory, S
 from squircuit.training.loaders import Items, Loader, in_full, require_shape
 from squircuit.training.streams import BatchStream, Streamed
 
-STREAMED = (".npy", ".parquet", ".pq")
+STREAMED = (".npy", ".parquet", ".pq", ".tar")
 """How files end that are read batch by batch."""
 STREAM_BATCH = 256
 """Rows of such a batch, where nobody says how many."""
@@ -42,11 +43,12 @@ def open_data(
     """The data of a training run, checked against the domains of the model.
 
     Args:
-        train: a tensor or array (n, d), a Table, a Dataset, Rows, a numeric frame, Batches, a path, or a
-            DataLoader or Dataset of torch.
+        train: a tensor or array (n, d), a Table, a Dataset, Rows, a data frame or a mapping in the words of
+            the model's table, a numeric frame, Batches, a path, or a DataLoader or Dataset of torch.
         valid: the same, or None: then some rows that can be had one by one are held out.
         weights, valid_weights: of the rows, (n,); None: those that the rows bring, or all count alike.
     """
+    train, valid = (_by_name(model.schema, rows) for rows in (train, valid))
     if valid is None and isinstance(train, Dataset):
         valid = train.valid
     if valid is None and valid_weights is not None:
@@ -64,6 +66,14 @@ def open_data(
         other, _ = _opened(valid, "valid", config, schema, valid_weights)
         held, _ = intake.feeds(other, "valid", valid_weights)
     return Data(feed, held)
+
+
+def _by_name(schema: Schema | None, rows: Any) -> Any:
+    """A frame or a mapping with columns of the model as its numbers; all else as it is."""
+    if schema is None or isinstance(rows, Dataset | Table) or not is_frame(rows):
+        return rows
+    there = {str(name) for name in names_of(rows)}
+    return encoded(schema, rows) if there & {*schema.table_names} else rows
 
 
 def _opened(

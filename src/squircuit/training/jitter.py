@@ -50,10 +50,19 @@ class Jitter:
         nothing = not scale or circuit.column_domains.is_discrete
         return None if nothing else cls(circuit, scale, seed, device)
 
-    def __call__(self, x: Tensor, step: int) -> Tensor:
-        """Rows (n, d) of floats with noise."""
+    def __call__(self, x: Tensor, step: int, start: int = 0, whole: int | None = None) -> Tensor:
+        """Rows (n, d) of floats with noise.
+
+        Args:
+            x: the rows.
+            step: of the training.
+            start, whole: where rows are a part of a batch, the place of the first one in it, and how many
+                rows the batch has, all of which have noise of their own.
+        """
         self._generator.manual_seed(noise_seed(self._seed, step))
-        noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=self._generator)
+        shape = (len(x) if whole is None else whole, x.shape[1])
+        noise = torch.randn(shape, dtype=x.dtype, device=x.device, generator=self._generator)
+        noise = noise[start : start + len(x)]
         moved = x + noise * self._scale.to(x.dtype)
         low, high = self._bounds.to(x.dtype)
         wrapped = low + torch.remainder(moved - low, high - low)

@@ -7,6 +7,7 @@ is random, and the random numbers of the user go on as if nothing had been read.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -16,14 +17,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
 from squircuit.data import Rows
 from squircuit.data.frames import plain
 from squircuit.data.schema import HostRows
+from squircuit.data.share import Part, Share
 from squircuit.errors import DataError
-from squircuit.training.streams import Streamed
+from squircuit.training.streams import HostPart, Streamed
 
 PLACES = (0, 0)
 """Seed and epoch of evaluations."""
@@ -63,8 +65,11 @@ class RandomNumbers:
 
 def _seeded(seeds: Sequence[int]) -> Tensor:
     """The state of a generator."""
-    seed = int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1))
-    return torch.Generator().manual_seed(seed).get_state()
+    return torch.Generator().manual_seed(_one_seed(seeds)).get_state()
+
+
+def _one_seed(seeds: Sequence[int]) -> int:
+    return int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @final
@@ -72,7 +77,8 @@ class Loader(Streamed):
     """The batches of a DataLoader, as it gives them.
 
     How many batches there are in an epoch follows from the number of rows where the loader has a sampler of
-    rows; else they are counted once.
+    rows; else they are counted once. Of several processes each has a loader that samples the same batches and
+    reads its own rows of them; batches that the data makes itself, as iterables do, are read whole by all.
 
     Args:
         loader: of tensors (B, d), or of tuples of which that is the first entry; NaN is missing.
@@ -89,23 +95,25 @@ class Loader(Streamed):
         self.steps = len(sizes) - (len(sizes) > 1 and sizes[-1] < sizes[0])
         self.key = str((len(sizes), sizes[0], sizes[-1]))
 
-    def epoch(self, seed: int, epoch: int, start: int) -> Iterator[HostRows]:
+    def epoch(self, seed: int, epoch: int, start: int, share: Share) -> Iterator[HostPart]:
         """Batches before ``start`` are read, too: a loader begins where it begins."""
         given = 0
-        for given, found in enumerate(islice(self._read(seed, epoch), self.steps), start=1):
+        for given, part in enumerate(islice(self._read(seed, epoch, share, self.steps), self.steps), start=1):
             if given > start:
-                yield self._rows(found)
+                share.require_enough(part.whole, self._name)
+                yield part
         if given < self.steps:
             raise DataError(
                 f"{self._name}: the DataLoader gives {given} batches in epoch {epoch + 1}, and gave "
                 f"{self.steps} before. Fix: pass one that gives as many in each epoch, and can be read again."
             )
 
-    def all(self) -> Iterator[HostRows]:
-        found = None
-        for found in self._read(*PLACES):
-            yield self._rows(found)
-        if found is None:
+    def all(self, share: Share) -> Iterator[HostRows]:
+        part = None
+        for part in self._read(*PLACES, share):
+            if len(part.rows):
+                yield part.rows
+        if part is None and share.size == 1:  # of some rows, a process may have none
             raise self._nothing()
 
     def _nothing(self) -> DataError:
@@ -117,15 +125,12 @@ class Loader(Streamed):
         """The sizes of the batches of an epoch."""
         loader, batch = self._loader, self._loader.batch_size
         if batch is None or isinstance(loader.dataset, IterableDataset):
-            return [len(self._rows(found).x) for found in self._read(*PLACES)]
+            return [part.whole for part in self._read(*PLACES, Share())]
         full, rest = divmod(len(loader.sampler), batch)  # type: ignore[arg-type]
         return [batch] * full + [rest] * (rest > 0 and not loader.drop_last)
 
-    def _rows(self, found: Any) -> HostRows:
-        return rows_of(found, self._width, self._name)
-
-    def _read(self, seed: int, epoch: int) -> Iterator[Any]:
-        """What the loader gives in an epoch."""
+    def _read(self, seed: int, epoch: int, share: Share, most: int | None = None) -> Iterator[HostPart]:
+        """What the loader gives in an epoch: so many batches with rows for all, or all that there are."""
         samplers: list[Any] = [self._loader.sampler, self._loader.batch_sampler]
         samplers += [getattr(self._loader.batch_sampler, "sampler", None)]
         for sampler in samplers:
@@ -133,15 +138,98 @@ class Loader(Streamed):
                 sampler.set_epoch(epoch)
         found = [getattr(each, "generator", None) for each in (self._loader, *samplers)]
         own = {id(each): each for each in found if isinstance(each, torch.Generator)}
-        drawn = RandomNumbers((seed, epoch), [*own.values()])
+        seeds, generators = (seed, epoch), [*own.values()]
+        if share.size > 1 and self._samples_rows:
+            yield from self._read_own(seeds, generators, share, most)
+            return
+        for batch in _drawn(self._loader, RandomNumbers(seeds, generators)):
+            yield share.part(rows_of(batch, self._width, self._name))
+
+    @property
+    def _samples_rows(self) -> bool:
+        """The batches are lists of numbers of rows, given in their order."""
+        is_ordered = getattr(self._loader, "in_order", True)
+        return is_ordered and self._loader.batch_sampler is not None and not _is_iterable(self._loader)
+
+    def _read_own(
+        self, seeds: tuple[int, int], generators: list[torch.Generator], share: Share, most: int | None
+    ) -> Iterator[HostPart]:
+        """The own rows; random numbers are drawn for the order as by one process, and for the rows anew."""
+        loader, kept = self._loader, {name: getattr(self._loader, name) for name in KEPT}
+        drawn = RandomNumbers(seeds, generators)
+        with drawn():  # as a loader does for its workers before it asks its sampler
+            torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+        sampler = _OwnRows(loader.batch_sampler, share, self._name, drawn, most)
+        own = DataLoader(loader.dataset, batch_sampler=sampler, **kept)
+        drawn = RandomNumbers((*seeds, share.rank), generators)
+        for rows, whole in zip(_drawn(own, drawn), sampler.wholes(), strict=False):
+            yield Part(rows_of(rows, self._width, self._name), share.of(whole).start, whole)
+
+
+KEPT = (
+    "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
+    "generator", "prefetch_factor",
+)  # fmt: skip
+"""What a loader of the own rows has as the user's has it."""
+
+
+def _is_iterable(loader: DataLoader[Any]) -> bool:
+    return isinstance(loader.dataset, IterableDataset)
+
+
+def _drawn(loader: DataLoader[Any], drawn: RandomNumbers) -> Iterator[Any]:
+    """The batches of a loader, with random numbers of our own."""
+    with drawn():
+        batches = iter(loader)
+    while True:
         with drawn():
-            batches = iter(self._loader)
+            found = next(batches, END)
+        if found is END:
+            return
+        yield found
+
+
+@final
+class _OwnRows(Sampler[list[Any]]):
+    """Of every batch the numbers of the own rows.
+
+    Args:
+        sampler: of whole batches.
+        share: the own part.
+        name: for errors.
+        drawn: random numbers of the sampler.
+        most: so many batches are wanted, with rows for all processes; None: all, and those that are too small
+            for some are left out there.
+    """
+
+    def __init__(self, sampler: Any, share: Share, name: str, drawn: RandomNumbers, most: int | None) -> None:
+        self._sampler, self._share, self._name = sampler, share, name
+        self._drawn, self._most = drawn, most
+        self._wholes: deque[int] = deque()
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        with self._drawn():
+            batches = islice(self._sampler, self._most)
         while True:
-            with drawn():
+            with self._drawn():
                 found = next(batches, END)
             if found is END:
                 return
-            yield found
+            chosen = list(found)
+            if self._most is not None:
+                self._share.require_enough(len(chosen), self._name)
+            self._wholes.append(len(chosen))
+            own = chosen[self._share.of(len(chosen))]
+            if own:  # of others workers could make no batch
+                yield own
+
+    def wholes(self) -> Iterator[int]:
+        """How many rows each batch has of which own rows have been given; call it after each."""
+        while True:
+            whole = self._wholes.popleft()
+            own = self._share.of(whole)
+            if own.start < own.stop:
+                yield whole
 
 
 END: Any = object()
@@ -164,15 +252,46 @@ class Items:
     def __len__(self) -> int:
         return len(self._dataset)  # type: ignore[arg-type]
 
-    def read(self, parts: Sequence[NDArray[np.int64]], seeds: Sequence[Sequence[int]]) -> Iterator[HostRows]:
-        """Some rows at a time; random numbers that the Dataset draws are a function of the seeds."""
-        loader = DataLoader(self._dataset, batch_sampler=[part.tolist() for part in parts])
-        with RandomNumbers(PLACES)():  # a loader draws a number for workers, of which there are none
-            batches = iter(loader)
-        for seed in seeds:
-            with RandomNumbers(seed)():
-                found = next(batches)
+    def read(
+        self, parts: Sequence[NDArray[np.int64]], seeds: Sequence[Sequence[int]], start: int = 0
+    ) -> Iterator[HostRows]:
+        """Some rows at a time.
+
+        Random numbers that the Dataset draws for a row are a function of the seeds of the batch and of the
+        row's place in it, so that they do not depend on how many processes share it.
+
+        Args:
+            parts: numbers of the rows that are read at a time.
+            seeds: for each part.
+            start: the place in the batch of the first row of a part.
+        """
+        places = [
+            [(int(number), _one_seed(seed) + place) for place, number in enumerate(part, start)]
+            for part, seed in zip(parts, seeds, strict=True)
+        ]
+        loader = DataLoader(_Seeded(self._dataset), batch_sampler=places)
+        for found in _drawn(loader, RandomNumbers(PLACES)):
             yield rows_of(found, self._width, self._name)
+
+
+@final
+class _Seeded(TorchDataset[Any]):
+    """A Dataset whose rows are asked for by number and seed."""
+
+    def __init__(self, dataset: TorchDataset[Any]) -> None:
+        self._dataset = dataset
+        self._several: Any = getattr(dataset, "__getitems__", None)
+
+    def __getitem__(self, key: tuple[int, int]) -> Any:
+        number, seed = key
+        torch.default_generator.manual_seed(seed)
+        return self._dataset[number]
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> list[Any]:
+        if self._several is None:
+            return [self[key] for key in keys]
+        torch.default_generator.manual_seed(keys[0][1])
+        return self._several([number for number, _ in keys])  # type: ignore[no-any-return]
 
 
 def gathered(data: TorchDataset[Any] | DataLoader[Any], name: str = "data") -> HostRows:

@@ -6,13 +6,14 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import final
 
 import torch
 from torch import Tensor
 
-from squircuit.data import Rows
+from squircuit.data.share import Part
 from squircuit.errors import DataError, FormatError
 from squircuit.execution.threads import fitting_threads, typical_operation
 from squircuit.models import SquaredCircuit
@@ -114,7 +115,7 @@ class Loop:
             ):
                 self.model.train()
                 self._train(interrupts)
-                put(self.model, self.best)
+                self._put_best()
                 history = self.history()
         except BaseException:
             put(self.model, self.best)
@@ -124,6 +125,12 @@ class Loop:
             self._show("stop", note="" if history is None else str(history).splitlines()[-1])
         interrupts.pass_on()
         return history
+
+    def _put_best(self) -> None:
+        """The model has its best weights, and has them whole."""
+        put(self.model, self.best)
+        if self.steps.spread is not None:
+            self.steps.spread.join(self.steps.gathered(self.best))
 
     @property
     def is_over(self) -> bool:
@@ -162,9 +169,9 @@ class Loop:
     @torch.no_grad()
     def _require_possible(self, error: ImpossibleRowsError) -> None:
         """Blame rows that have probability 0 under the last good weights, too; else it was the training."""
-        impossible = error.batch is None
+        impossible, best = error.batch is None, self._gathered(self.best)
         if error.batch is not None and len(error.batch.x):  # of several processes, only some have such rows
-            with using(self.model, self.best):
+            with self._holding(best):
                 log_p = self.model.eval().log_prob(*error.batch)
             self.model.train()
             impossible = not bool((log_p > -torch.inf).all())
@@ -182,11 +189,13 @@ class Loop:
         if state.position == 0:
             self.total.zero_()
             self.mass.zero_()
-        for rows in self.data.train.batches(batch, seed, state.epoch, state.position):
-            x = rows.x if self.jitter is None else self.jitter(rows.x, state.step)
-            self.total += self.steps(Rows(x, rows.gaps, rows.weights), self._factor(state.step))
-            if rows.weights is not None:
-                self.mass += rows.weights.mean()
+        share = self.processes.share
+        for part in self.data.train.parts(batch, seed, state.epoch, state.position, share):
+            if self.jitter is not None:
+                part = self._jittered(part, self.jitter)
+            loss, mass = torch.split(self.steps(part, self._factor(state.step)), [2, 1])
+            self.total += loss
+            self.mass += mass.squeeze(0)
             if self.average is not None:
                 self.average.update(state.step)
             state.step, state.position = state.step + 1, state.position + 1
@@ -204,6 +213,10 @@ class Loop:
         self._look()
         require_finite_weights(self.model)  # those of the last step have not met a row yet
         self._close_epoch(started)
+
+    def _jittered(self, part: Part[Tensor], jitter: Jitter) -> Part[Tensor]:
+        x = jitter(part.rows.x, self.state.step, part.start, part.whole)
+        return part._replace(rows=replace(part.rows, x=x))
 
     def _look(self) -> None:
         """Read the loss of the epoch so far: stop if it is not finite, else show it."""
@@ -293,26 +306,36 @@ class Loop:
 
     def _call_back(self) -> None:
         """Call the callbacks after an epoch: process 0 calls, and all stop where a callback wants it."""
-        self.processes.on_first(self._tell)
+        asked = self.processes.any(any(callback.asks_model for callback in self.callbacks))[0]
+        weights = self._gathered(self._evaluated() or weights_of(self.model)) if asked else None
+        self.processes.on_first(lambda: self._tell(weights))
         wishes = self.processes.any(self._wish is not None)
         if wishes[0] and self.state.stopped == "running":
             self.state.stopped = f"stopped by a callback: {self._wish or 'see process 0'}"
 
-    def _tell(self) -> None:
+    def _tell(self, weights: Weights | None) -> None:
         event = Event("epoch", self.state.epoch, self._epochs, self.state.seconds, self._scores())
-        asked = any(callback.asks_model for callback in self.callbacks)
-        with self._to_be_asked() if asked else nullcontext():
+        with nullcontext() if weights is None else self._to_be_asked(weights):
             self._wish = tell(self.callbacks, event)
 
     @contextmanager
-    def _to_be_asked(self) -> Iterator[None]:
+    def _to_be_asked(self, weights: Weights) -> Iterator[None]:
         """The model as it would be after training, in evaluation mode; what is done to it is undone."""
-        with torch.no_grad(), using(self.model, self._evaluated() or weights_of(self.model)):
+        with torch.no_grad(), self._holding(weights):
             self.model.eval()
             try:
                 yield
             finally:
                 self.model.train()
+
+    def _gathered(self, weights: Weights) -> Weights:
+        """Weights as a whole; processes that hold parts of them call this together."""
+        return self.steps.gathered(weights)
+
+    def _holding(self, weights: Weights) -> AbstractContextManager[None]:
+        """The model has other weights, whole, while this lasts; this process may call it alone."""
+        spread = self.steps.spread
+        return using(self.model, weights) if spread is None else spread.joined(weights)
 
     def _scores(self) -> dict[str, float]:
         """The scores of the last epoch that are known."""
@@ -342,29 +365,31 @@ class Loop:
         assert self.folder is not None
         self.folder.save(held, self.state.to_dict())
         if self.state.best_epoch != self._written_best:
-            with using(self.model, self.best):
+            with self._holding({name: held[f"best.{name}"] for name in self.best}):
                 self.folder.write_best(self.model)
             self._written_best = self.state.best_epoch
 
-    def _tensors(self, steps: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _tensors(self, steps: dict[str, Tensor], own: bool = False) -> dict[str, Tensor]:
+        """All that a checkpoint holds, of what the steps have: whole, or the own parts."""
         held = steps | {"total": self.total}
         if self.data.train.is_weighted:
             held["mass"] = self.mass
-        held |= {f"best.{name}": value for name, value in self.best.items()}
-        if self.average is not None:
-            held |= {f"average.{name}": value for name, value in self.average.weights.items()}
+        kinds = {"best": self.best} | ({} if self.average is None else {"average": self.average.weights})
+        for kind, weights in kinds.items():
+            found = weights if own else self._gathered(weights)
+            held |= {f"{kind}.{name}": value for name, value in found.items()}
         return held
 
     def resume(self) -> None:
         """Go on where the folder's checkpoint is, once everything in it has been looked at."""
         assert self.folder is not None
         stored = self.folder.load()
-        held = self._tensors(dict(self.steps.tensors()))
+        held, own = self._tensors(self.steps.whole()), self._tensors(dict(self.steps.tensors()), own=True)
         try:
             state = State.from_dict(stored.document)
             state.require_within(self._epochs, self._epoch_steps)
             require_fitting(stored.tensors, held, self.steps.forms(), state)
-            require_models(self.model, stored.tensors, state)
+            require_models(self.model, stored.tensors, state, self._holding)
         except ValueError as error:
             raise FormatError(
                 f"{self.folder.path / CHECKPOINT}: it does not fit the model and its data "
@@ -372,9 +397,9 @@ class Loop:
             ) from error
         self.state = state
         self.steps.load_state(stored.tensors)
-        for name, value in held.items():
-            value.copy_(stored.tensors[name])
+        for name, value in own.items():
+            value.copy_(self.steps.own(name.partition(".")[2], stored.tensors[name]))
         if self.state.stopped == "interrupted":
             self.state.stopped = "running"
         if self.is_over:
-            put(self.model, self.best)
+            self._put_best()

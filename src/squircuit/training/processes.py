@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from squircuit.data.share import Share
 from squircuit.errors import ParameterError, ProcessError
 from squircuit.optim.stacks import real_view
-from squircuit.training.feed import Batch
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 class Processes:
     """The processes that train one model together, as one of them sees it. This class is one process alone.
 
-    All processes run the same program on the same data, with the same seeds and options, so all know every
-    batch; each computes with its own rows of it. What they find is summed, so that all take the same steps
-    from the same weights, and the same decisions. A subclass for several sets ``rank`` and ``size`` and says
-    in :meth:`sum` how numbers are added up; everything else follows from these three, and may be overridden
-    where there is a better way.
+    All processes run the same program on the same data, with the same seeds and options, so all know which
+    rows are in a batch; each reads its own of these, and computes with them. What they find is summed, so
+    that all take the same steps from the same weights, and the same decisions. A subclass for several sets
+    ``rank`` and ``size`` and says in :meth:`sum` how numbers are added up; everything else follows from these
+    three, and may be overridden where there is a better way.
 
     Attributes:
         rank: the number of this process, from 0. Process 0 writes the files and shows the progress.
@@ -32,14 +32,12 @@ class Processes:
         is_capturable: `sum` can be part of a CUDA graph.
 
     Example:
-        >>> from squircuit.data import Rows
-        >>> alone = Processes()
-        >>> alone.part(Rows(torch.arange(4)[:, None])).x.flatten().tolist()
-        [0, 1, 2, 3]
+        >>> Processes().share.of(5)
+        slice(0, 5, None)
         >>> class Second(Processes):  # of two; `sum` is not needed here
         ...     rank, size = 1, 2
-        >>> Second().part(Rows(torch.arange(5)[:, None])).x.flatten().tolist()
-        [2, 3, 4]
+        >>> Second().share.of(5)
+        slice(2, 5, None)
     """
 
     rank: int = 0
@@ -64,13 +62,22 @@ class Processes:
         self.sum([found])
         return found
 
+    def send(self, tensor: Tensor, sender: int) -> None:
+        """Give every process the numbers that one of them has, in place."""
+        if self.rank != sender:
+            tensor.zero_()
+        self.sum([tensor])
+
+    def sum_at(self, tensor: Tensor, receiver: int) -> None:
+        """Sum a tensor over all processes, in place; only one needs the sum, the others forget theirs."""
+        self.sum([tensor])
+
     # ------------------------------------------------------------------ steps
 
-    def part(self, batch: Batch) -> Batch:
-        """The rows of a batch that this process computes with, as many as the others' or one more or less."""
-        if self.size == 1:
-            return batch
-        return batch.take(slice(*(len(batch) * rank // self.size for rank in (self.rank, self.rank + 1))))
+    @property
+    def share(self) -> Share:
+        """Which rows of a batch this process reads, as many as the others or one more or less."""
+        return Share(self.rank, self.size)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], found: Tensor) -> None:
         """Sum the gradients after a backward pass, and with them what a process has found of its rows."""
@@ -101,9 +108,8 @@ class Processes:
     def start_alike(self, tensors: Sequence[Tensor]) -> None:
         """Give every process the numbers of process 0, in place."""
         if self.size > 1:
-            for tensor in tensors if self.rank else ():
-                tensor.zero_()
-            self.sum([real_view(tensor) for tensor in tensors])
+            for tensor in tensors:
+                self.send(real_view(tensor), sender=0)
 
     def on_first(self, write: Callable[[], object]) -> None:
         """Process 0 does it, and the others wait until it has; where it fails, all end."""

@@ -113,22 +113,8 @@ class Shards:
     @torch.no_grad()
     def step(self, optimiser: Optimizer) -> None:
         """Each process steps its own part, and gets those of the others; where one fails, all do."""
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            optimiser.step()  # which asks the host nothing then, and so cannot fail
-        else:
-            self._step_or_fail(optimiser)
+        step_or_fail(optimiser, self._processes)
         self._exchange()
-
-    def _step_or_fail(self, optimiser: Optimizer) -> None:
-        error: FloatingPointError | None = None
-        try:
-            optimiser.step()
-        except FloatingPointError as raised:
-            error = raised
-        if self._processes.any(error is not None)[0]:
-            raise error or FloatingPointError(
-                "a gradient of another process holds NaN or infinity. Fix: a smaller lr."
-            )
 
     def _exchange(self) -> None:
         """The weights of the own part to all others, and theirs here."""
@@ -142,7 +128,7 @@ class Shards:
     # ------------------------------------------------------------------ the optimiser's state as a whole
 
     @torch.no_grad()
-    def whole(self, states: States, forms: States) -> States:
+    def states(self, states: States, forms: States) -> States:
         """The state of all parameters on the CPU, of what each process has of its part; all call this.
 
         Gathered one tensor at a time, so that a GPU needs room for one.
@@ -174,6 +160,14 @@ class Shards:
         numbers = torch.cat(rows).reshape(len(parameter) * len(real), *real.shape[1:])
         return as_complex(numbers) if form.is_complex() else numbers
 
+    def gathered(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights as a whole: as all processes have them."""
+        return dict(weights)
+
+    def count(self, name: str) -> int:
+        """How many matrices a stack has."""
+        return len(self._all[name])
+
     def part(self, name: str, whole: Tensor) -> Tensor:
         """The own part of a state of a parameter."""
         if whole.ndim == 0:
@@ -181,6 +175,22 @@ class Shards:
         first, last = self._range(name)
         times = len(whole) // len(self._all[name])
         return whole[first * times : last * times]
+
+
+def step_or_fail(optimiser: Optimizer, processes: Processes) -> None:
+    """A step of the own part; where one fails, all do."""
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        optimiser.step()  # which asks the host nothing then, and so cannot fail
+        return
+    error: FloatingPointError | None = None
+    try:
+        optimiser.step()
+    except FloatingPointError as raised:
+        error = raised
+    if processes.any(error is not None)[0]:
+        raise error or FloatingPointError(
+            "a gradient of another process holds NaN or infinity. Fix: a smaller lr."
+        )
 
 
 def as_complex(real: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from functools import cached_property
 from typing import final
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from squircuit.circuits.root_layers import independent
 from squircuit.data import Rows
+from squircuit.data.share import Part
 from squircuit.errors import ParameterError
 from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.log_scales import log_sum
@@ -24,6 +25,7 @@ from squircuit.optim.stacks import real_view
 from squircuit.training.config import TrainingConfig
 from squircuit.training.processes import Processes
 from squircuit.training.shards import Shards, first_entry
+from squircuit.training.spread import Spread, require_complete
 
 
 class DivergedError(Exception):
@@ -124,9 +126,10 @@ class Steps:
         self._largest = {"lr": float(config.lr), "lr_free": config.lr_free}
         self._objective = Objective(model, config.apart)
         method, own = named(config.optimiser), dict(model.named_parameters())
-        self._shards: Shards | None = None
-        if config.shard == "optimiser" and self._processes.size > 1:
-            self._shards = Shards(own, self._processes)
+        self._shards: Shards | Spread | None = None
+        if config.shard != "none" and self._processes.size > 1:
+            is_spread = config.shard == "weights"
+            self._shards = Spread(model, self._processes) if is_spread else Shards(own, self._processes)
             own = self._shards.own
         self._own, self.optimiser = own, _optimiser(model, method, self._rates, own)
         # these see to the manifold themselves; with others, steps look at the weights and compute Z
@@ -136,31 +139,39 @@ class Steps:
             and model.device.type == "cuda"
             and method.is_capturable
             and self._processes.is_capturable
+            and not model.is_spread
             and _is_capturable(model, self._is_trusted)
         )
         self._captured: CapturedStep | None = None
-        self._shape = torch.Size()
+        self._shape: tuple[int, ...] = ()
+
+    @property
+    def spread(self) -> Spread | None:
+        """The weights in parts, where each process holds only some of them."""
+        return self._shards if isinstance(self._shards, Spread) else None
 
     @property
     def looks_at_once(self) -> bool:
         """The host sees every loss before weights change; else call `require_good` now and then."""
         return not self._captures
 
-    def __call__(self, batch: Rows[Tensor], factor: float) -> Tensor:
-        """One step at a share of the learning rates; returns loss and rows of probability 0: (2,).
+    def __call__(self, part: Part[Tensor], factor: float) -> Tensor:
+        """One step at a share of the learning rates, each process with its part of a batch.
 
-        All processes are given the whole batch, and take their rows of it.
+        Returns, of the whole batch, the loss, how many rows have probability 0, and the mean weight: (3,).
         """
         for name, rate in self._rates.items():
             rate.fill_(factor * self._largest[name])
-        part, rows = self._processes.part(batch), len(batch)
-        if not self._captures or batch.gaps is not None:
+        rows, whole = part.rows, part.whole
+        # what one process is given decides what all do: they have to wait for one another
+        has_gaps, teaches = self._processes.any(rows.gaps is not None, teaches_something(rows))
+        require_complete(has_gaps and self.spread is not None)
+        if not self._captures or has_gaps:
             # where every cell is missing log p is 0 whatever the weights, and teaches nothing
-            teaches = batch.gaps is None or not bool(batch.gaps.all())
-            return self._step(part, rows, teaches, looks=True)
-        if self._captured is None or self._shape != batch.x.shape:
-            self._captured, self._shape = self._capture(part, rows), batch.x.shape
-        return self._captured(*_tensors(part))
+            return self._step(rows, whole, teaches, looks=True)
+        if self._captured is None or self._shape != (whole, *rows.x.shape):
+            self._captured, self._shape = self._capture(rows, whole), (whole, *rows.x.shape)
+        return self._captured(*_tensors(rows))
 
     def _step(self, part: Rows[Tensor], rows: int, teaches: bool = True, looks: bool = False) -> Tensor:
         """Forward, backward, optimiser, with these of all rows of a batch.
@@ -171,18 +182,19 @@ class Steps:
         with step, nullcontext() if part.x.is_cuda else flushed_denormals():
             self.optimiser.zero_grad(set_to_none=True)
             log_p, learnt = self._objective(part.x, part.gaps)
-            if part.gaps is None or not bool(part.gaps.all()):
+            if teaches_something(part):
                 (-(weighted(learnt, part.weights).sum() / rows)).backward()  # type: ignore[no-untyped-call]
             log_p = log_p.detach()
             loss = -(weighted(log_p, part.weights).sum() / rows).double()
             lost = (log_p == -torch.inf).sum().double()
-            found = torch.stack([loss, lost])
+            mass = torch.full_like(lost, len(part)) if part.weights is None else part.weights.sum().double()
+            found = torch.stack([loss, lost, mass / rows])
             if self._shards is None:
                 self._processes.sum_gradients(self.model.parameters(), found)
             else:
                 self._shards.sum_gradients(found)
             if looks:
-                require_good(found, rows, self.model, part, log_p)
+                require_good(found[:2], rows, self.model, part, log_p)
             if teaches:
                 self._update()
             return found
@@ -220,9 +232,18 @@ class Steps:
         if self._shards is None:
             return dict(self.tensors())
         states = {name: self.optimiser.state.get(part, {}) for name, part in self._own.items()}
-        found = self._shards.whole({n: kept for n, kept in states.items() if kept}, self._entries)
-        held = {f"model.{name}": parameter.detach() for name, parameter in self.model.named_parameters()}
+        found = self._shards.states({n: kept for n, kept in states.items() if kept}, self._entries)
+        weights = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        held = {f"model.{name}": value for name, value in self.gathered(weights).items()}
         return held | {f"optimiser.{k}.{n}": value for n, kept in found.items() for k, value in kept.items()}
+
+    def gathered(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights by name as a whole, of parts of which each process has its own; all call this together."""
+        return dict(weights) if self._shards is None else self._shards.gathered(weights)
+
+    def own(self, name: str, whole: Tensor) -> Tensor:
+        """The own part of a weight by name."""
+        return whole if self.spread is None else self.spread.part(name, whole)
 
     @torch.no_grad()
     def forms(self) -> dict[str, Tensor]:
@@ -232,8 +253,8 @@ class Steps:
         """
         if self._shards is not None:
             return {
-                f"optimiser.{key}.{name}": _of_entries(form, len(parameter))
-                for name, parameter in self.model.named_parameters()
+                f"optimiser.{key}.{name}": _of_entries(form, self._shards.count(name))
+                for name in self._own
                 for key, form in self._entries[name].items()
             }
         kept = [parameter.detach().clone() for parameter in self.model.parameters()]
@@ -267,6 +288,11 @@ class Steps:
                     self.optimiser.state[own][key] = part.to(own.device, copy=True)
 
 
+def teaches_something(rows: Rows[Tensor]) -> bool:
+    """Some cell is known."""
+    return rows.gaps is None or not bool(rows.gaps.all())
+
+
 def weighted(log_p: Tensor, weights: Tensor | None) -> Tensor:
     """w log p of every row, (n,); without weights log p as it is."""
     return log_p if weights is None else weights * log_p
@@ -278,7 +304,11 @@ def _tensors(rows: Rows[Tensor]) -> list[Tensor]:
 
 
 def require_good(
-    found: Tensor, rows: int, model: nn.Module, batch: Rows[Tensor] | None = None, log_p: Tensor | None = None
+    found: Tensor,
+    rows: int,
+    model: SquaredCircuit,
+    batch: Rows[Tensor] | None = None,
+    log_p: Tensor | None = None,
 ) -> None:
     """Raise if a loss is not finite, or rows have probability 0; weights are to blame before rows are.
 
@@ -300,13 +330,16 @@ def require_good(
     raise ImpossibleRowsError(int(impossible), rows, batch)
 
 
-def require_finite_weights(model: nn.Module) -> None:
-    """Raise if the last step has left a weight that is no number."""
+def require_finite_weights(model: SquaredCircuit) -> None:
+    """Raise if the last step has left a weight that is no number, in some process that holds it."""
+    error = None
     for name, parameter in model.named_parameters():
         values = real_view(parameter.detach())
-        if not bool(values.isfinite().all()):
+        if error is None and not bool(values.isfinite().all()):
             kind = "NaN" if bool(values.isnan().any()) else "infinite"
-            raise DivergedError(f"weights became {kind} ({name})", steps=1)
+            error = DivergedError(f"weights became {kind} ({name})", steps=1)
+    if model.agreed(error is not None)[0]:
+        raise error or DivergedError("weights of another process are no numbers", steps=1)
 
 
 def _optimiser(

@@ -7,9 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from squircuit.data import Batches
 from squircuit.data.schema import HostRows
+from squircuit.data.share import Part, Share
 from squircuit.data.weights import Weights
+
+HostPart = Part[NDArray[np.generic]]
+"""The own rows of a batch, as arrays."""
 
 
 class Streamed(ABC):
@@ -28,12 +35,12 @@ class Streamed(ABC):
     weights: Weights | None = None
 
     @abstractmethod
-    def epoch(self, seed: int, epoch: int, start: int) -> Iterator[HostRows]:
-        """The `steps` batches of an epoch from number ``start`` on."""
+    def epoch(self, seed: int, epoch: int, start: int, share: Share) -> Iterator[HostPart]:
+        """The own rows of the `steps` batches of an epoch from number ``start`` on."""
 
     @abstractmethod
-    def all(self) -> Iterator[HostRows]:
-        """All rows once, for evaluation."""
+    def all(self, share: Share) -> Iterator[HostRows]:
+        """All own rows once, for evaluation."""
 
 
 @final
@@ -48,15 +55,18 @@ class BatchStream(Streamed):
         self._trained.drop_last = len(self._trained) > 0
         self.steps = len(self._trained)
 
-    def epoch(self, seed: int, epoch: int, start: int) -> Iterator[HostRows]:
-        return _at(self._trained, epoch, start)
+    def epoch(self, seed: int, epoch: int, start: int, share: Share) -> Iterator[HostPart]:
+        whole = min(self.batch, self._source.length)
+        for rows in _at(self._trained, epoch, start, share):
+            yield Part(rows, share.of(whole).start, whole)
 
-    def all(self) -> Iterator[HostRows]:
-        return _at(self._source, 0, 0)
+    def all(self, share: Share) -> Iterator[HostRows]:
+        return _at(self._source, 0, 0, share)
 
 
-def _at(source: Batches, epoch: int, position: int) -> Iterator[HostRows]:
-    """The batches from one place on."""
+def _at(source: Batches, epoch: int, position: int, share: Share) -> Iterator[HostRows]:
+    """The own rows of the batches from one place on."""
     moved = copy.copy(source)
+    moved.share = share
     moved.load_state_dict({"epoch": epoch, "position": position})
     return iter(moved)

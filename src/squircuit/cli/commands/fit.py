@@ -50,7 +50,13 @@ def fit(
     ] = None,
     stream: Annotated[
         bool,
-        typer.Option("--stream", help="Read .npy or Parquet batch by batch; large files always are."),
+        typer.Option("--stream", help="Read .npy, .parquet or .tar batch by batch; large files always are."),
+    ] = False,
+    classes: Annotated[
+        bool,
+        typer.Option(
+            "--classes", help="Of named images: then a model of each class, mixed: p(image, label)."
+        ),
     ] = False,
     minutes: Annotated[
         float | None, typer.Option(help="Of the search for a table's density; default by its size.")
@@ -74,4 +80,5 @@ def fit(
     - squircuit fit survey.csv --weights household_weight
     - squircuit fit wind.csv --out wind.safetensors --columns angle=periodic:360 --set average=0.99
     - squircuit fit mnist --preset best --device cuda --out mnist.safetensors --run runs/mnist
+    - squircuit fit digits --classes --epochs 15 --out digits.safetensors
     """

@@ -28,6 +28,9 @@ def sample(
         int, typer.Option("-n", "--count", min=0, help="Samples; with --given for each of its rows.")
     ] = 64,
     given: Annotated[str | None, typer.Option(help="File of rows whose empty cells are to be drawn.")] = None,
+    class_: Annotated[
+        str | None, typer.Option("--class", help="Of a model of classes: one of them, such as 3.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File: .csv, .parquet, .feather, .npy, or .png for images.")
     ] = None,

@@ -1,11 +1,12 @@
-// Questions to the program. Of each kind the newest wins; long ones tell how far they are.
+// Questions. Of each kind the newest wins; long ones tell how far they are, and can be cancelled.
 
 import { notice } from "./dom.js";
+import { answered, endAll, progress } from "./server.js";
+import { readState } from "./state.js";
 
-const page = Array.from(crypto.getRandomValues(new Uint32Array(4)), (n) => n.toString(36)).join("");
 const running = new Map(); // kind → AbortController
-const PATIENCE = 400; // milliseconds until progress is shown
-const AGAIN = 1500; // milliseconds between attempts to reach the program
+const PATIENCE = 400; // milliseconds until progress is shown, and between looks at it
+const SLOW = 600; // milliseconds after which an answer is given up for a newer question
 
 /** Thrown in place of an answer that a newer question made idle, or that was cancelled. */
 export class Replaced extends Error {}
@@ -13,45 +14,16 @@ export class Replaced extends Error {}
 /** The answer; an Error with a line for the user; or Replaced. */
 export async function ask(kind, question = {}) {
   running.get(kind)?.abort();
-  const control = new AbortController();
+  const control = new AbortController(), model = readState().get("model");
   running.set(kind, control);
   const watch = setTimeout(watchProgress, PATIENCE);
   try {
-    return await answered(kind, question, control.signal);
+    const answer = await answered(kind, model ? { ...question, model } : question, control.signal);
+    if (answer === null || control.signal.aborted) throw new Replaced();
+    return answer;
   } finally {
     clearTimeout(watch);
     if (running.get(kind) === control) running.delete(kind);
-  }
-}
-
-async function answered(kind, question, signal) {
-  for (;;) {
-    const done = await reached(`ask/${kind}`, { ...question, page }, signal);
-    if (signal.aborted) throw new Replaced();
-    if (done) {
-      notice("");
-      const answer = await done.json();
-      if (done.ok) return answer;
-      if (done.status === 409) throw new Replaced();
-      if (done.status !== 429 && done.status !== 503) throw new Error(answer.error);
-    } else {
-      notice("The program does not answer. Was it ended? Start it again; this page will go on if its address is the same.");
-    }
-    await new Promise((resolve) => setTimeout(resolve, AGAIN));
-    if (signal.aborted) throw new Replaced();
-  }
-}
-
-async function reached(address, question, signal) {
-  try {
-    return await fetch(address, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(question),
-      signal,
-    });
-  } catch {
-    return null;
   }
 }
 
@@ -59,18 +31,15 @@ async function reached(address, question, signal) {
 export function cancel() {
   for (const control of running.values()) control.abort();
   running.clear();
-  reached(`cancel/${page}`, {});
+  endAll();
   showProgress(null);
 }
 
 async function watchProgress() {
   while (running.size) {
-    try {
-      const shares = Object.values(await (await fetch(`progress/${page}`)).json());
-      if (running.size) showProgress(shares.length ? Math.min(...shares.map((share) => share ?? 0)) : 0);
-    } catch {
-      break; // the question itself will say that the program is not there
-    }
+    const share = await progress();
+    if (share === null) break;
+    if (running.size) showProgress(share);
     await new Promise((resolve) => setTimeout(resolve, PATIENCE));
   }
   showProgress(null);
@@ -81,8 +50,6 @@ function showProgress(share) {
   place.hidden = share === null;
   if (share !== null) place.querySelector("progress").value = share;
 }
-
-const SLOW = 600; // milliseconds after which an answer is given up for a newer question
 
 /** A function that does some work with the newest state: not while it is being done, but again at its end.
  *  So answers keep coming while the mouse is moved. The work is told whether a newer question waits. */

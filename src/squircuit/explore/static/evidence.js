@@ -10,8 +10,8 @@ export function evidence(model) {
   for (const column of model.columns) {
     const text = state.get(SET + column.name);
     if (text === undefined) continue;
-    const value = column.states ? column.states.find((known) => String(known) === text) : Number(text);
-    if (value !== undefined && !Number.isNaN(value)) cells[column.name] = value;
+    const known = column.states?.find((state) => String(state) === text); // what is not known, the program refuses in words
+    cells[column.name] = known ?? (text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text));
   }
   return cells;
 }

@@ -1,136 +1,76 @@
 // An image of which parts are erased or drawn; several exact completions, and how likely all this is.
 
 import { ask, latest } from "./ask.js";
-import { element, inWords, notice, tell } from "./dom.js";
+import { button, element, inWords, notice, tell } from "./dom.js";
 import { paintPixels } from "./draw.js";
+import { memberList } from "./members.js";
+import { kept, packed, pixelsOf } from "./picture.js";
 import { readState, writeState } from "./state.js";
-import { memberBars } from "./table.js";
+import { surface } from "./surface.js";
 
 const COUNT = 6;
-const MOST_KEPT = 4096; // numbers that an address holds
 
 export function showImage(main, model) {
-  const [height, width, channels = 1] = model.shape, [low, high] = model.range;
+  const [height, width, channels = 1] = model.shape, sides = [height, width, channels], range = model.range;
+  const found = kept(model);
   const state = {
-    pixels: kept(model) ?? Array(model.variables).fill(null),
+    pixels: found ?? Array(model.variables).fill(null),
     seed: Number(readState().get("seed") ?? 0),
-    tool: "erase", brush: Math.max(1, Math.round(height / 9)), ink: high, cursor: [height >> 1, width >> 1],
+    class: model.classes.includes(readState().get("class")) ? readState().get("class") : null,
+    tool: "erase", brush: Math.max(1, Math.round(height / 9)), ink: Array(channels).fill(channels === 1 ? range[1] : range[0]),
   };
-  const canvas = element("canvas", { class: "pixels", tabindex: 0, role: "application", "aria-describedby": "keys" });
-  const pictures = Array.from({ length: COUNT }, (_, i) => adopted(i));
-  const mean = element("canvas", { class: "pixels", role: "img", "aria-label": "Mean of every pixel" });
-  const spread = element("canvas", { class: "pixels", role: "img", "aria-label": "Spread of every pixel" });
-  const words = element("p", { id: "likelihood", class: "words" }), members = element("div");
-  const sides = [height, width, channels];
+  const canvas = surface(state, sides, range, changed);
+  const tiles = Array.from({ length: COUNT }, (_, i) => tile(i, (values) => put(values)));
+  const [mean, spread] = ["Mean of every pixel", "Spread of every pixel"].map((words) => element("canvas", { class: "pixels", role: "img", "aria-label": words }));
+  const likely = element("p", { class: "big", id: "likelihood" }, "–"), words = element("p", { class: "words" }), members = element("div");
 
-  let isNew = !kept(model);
+  let isNew = !found;
   const refresh = latest(async (isOld) => {
     const { pixels, seed } = state;
-    const found = await ask("completions", { pixels, count: COUNT, seed });
+    const { completions } = await ask("completions", { pixels, count: COUNT, seed, ...(state.class === null ? {} : { class: state.class }) });
     notice("");
-    if (isNew) return begin(found.completions[0]);
-    found.completions.forEach((one, i) => {
-      paintPixels(pictures[i].canvas, one, sides, [low, high]);
-      pictures[i].values = one;
-    });
+    if (isNew) return begin(completions[0]);
+    completions.forEach((values, i) => tiles[i].paint(values, sides, range));
     if (isOld()) return;
-    const likely = await ask("likelihood", { pixels });
-    words.textContent = likely.seen
-      ? `log p of what is seen: ${inWords(likely.log_prob)} nats, ${inWords(likely.bits, 3)} bits for each of ${likely.seen} numbers`
-      : "Nothing is seen: these are samples of the model.";
-    members.replaceChildren(...memberBars(likely.members, model));
+    showLikelihood(await ask("likelihood", { pixels }));
     if (isOld()) return;
     const all = await ask("spread", { pixels });
-    paintPixels(mean, all.mean, sides, [low, high]);
+    paintPixels(mean, all.mean, sides, range);
     paintPixels(spread, all.deviation, sides, [0, Math.max(...all.deviation, 1e-9)]);
     tell("Completions are up to date.");
   });
 
+  function showLikelihood({ log_prob, bits, seen, members: shares }) {
+    likely.textContent = seen ? `${inWords(log_prob)} nats` : "Nothing is seen";
+    words.textContent = seen ? `log p of the ${seen} number${seen > 1 ? "s" : ""} seen: ${inWords(bits, 3)} bits each` : "These are samples of the model.";
+    members.replaceChildren(...memberList(shares, model, model.classes.length ? { chosen: state.class, choose } : {}));
+  }
+
   function changed() {
-    paint();
-    writeState({ pixels: packed(model, state.pixels), seed: String(state.seed) });
+    writeState({ pixels: packed(model, state.pixels), seed: String(state.seed), class: state.class });
     refresh();
-  }
-
-  function paint() {
-    paintPixels(canvas, state.pixels, sides, [low, high]);
-    const [i, j] = state.cursor;
-    if (document.activeElement === canvas) {
-      const context = canvas.getContext("2d");
-      context.fillStyle = "rgba(99, 102, 241, 0.7)";
-      context.fillRect(j, i, 1, 1);
-    }
-    const here = state.pixels[(i * width + j) * channels];
-    canvas.setAttribute("aria-label", `Image, row ${i + 1}, column ${j + 1}: ${here === null ? "erased" : inWords(here)}`);
-  }
-
-  /** Use the tool on all pixels of the brush around a place. */
-  function apply(row, column) {
-    const radius = (state.brush - 1) / 2;
-    for (let i = Math.ceil(row - radius); i <= row + radius; i++)
-      for (let j = Math.ceil(column - radius); j <= column + radius; j++)
-        if (i >= 0 && j >= 0 && i < height && j < width)
-          state.pixels.fill(state.tool === "erase" ? null : state.ink, (i * width + j) * channels, (i * width + j + 1) * channels);
-  }
-
-  function place(event) {
-    const box = canvas.getBoundingClientRect();
-    return [((event.clientY - box.top) / box.height) * height - 0.5, ((event.clientX - box.left) / box.width) * width - 0.5];
-  }
-
-  let before = null; // where the pointer was
-  function drag(event) {
-    if (before === null) return;
-    const now = place(event), steps = Math.ceil(Math.max(Math.abs(now[0] - before[0]), Math.abs(now[1] - before[1]))) || 1;
-    for (let step = 1; step <= steps; step++) {
-      const at = (axis) => before[axis] + ((now[axis] - before[axis]) * step) / steps;
-      apply(at(0), at(1));
-    }
-    before = now;
-    state.cursor = [0, 1].map((axis) => Math.min(Math.max(Math.round(now[axis]), 0), sides[axis] - 1));
-    changed();
-  }
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    before = place(event);
-    drag(event);
-  });
-  canvas.addEventListener("pointermove", drag);
-  for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => (before = null));
-  for (const change of ["focus", "blur"]) canvas.addEventListener(change, paint);
-  canvas.addEventListener("keydown", (event) => {
-    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    const move = moves[event.key];
-    if (!move && event.key !== " " && event.key !== "Enter") return;
-    event.preventDefault();
-    if (!move) {
-      apply(...state.cursor);
-      return changed();
-    }
-    state.cursor = state.cursor.map((old, axis) => Math.min(Math.max(old + move[axis], 0), sides[axis] - 1));
-    paint();
-  });
-
-  /** A first image: a sample, its lower half erased. */
-  function begin(sample) {
-    isNew = false;
-    state.pixels = sample.map((value, v) => (2 * v < sample.length ? value : null));
-    changed();
   }
   function put(values) {
     state.pixels = [...values];
+    canvas.paint();
     changed();
   }
-  function adopted(i) {
-    const own = element("canvas", { class: "pixels" });
-    const made = { canvas: own, values: null };
-    made.node = element("button", { type: "button", class: "picture", "aria-label": `Continue with completion ${i + 1}`, onclick: () => made.values && put(made.values) }, own);
-    return made;
+  /** A first image: a sample, its lower half erased. */
+  function begin(sample) {
+    isNew = false;
+    put(sample.map((value, v) => (2 * v < sample.length ? value : null)));
   }
-  const again = () => {
+  function choose(name) {
+    state.class = state.class === name ? null : name;
+    const at = [...members.querySelectorAll("button")].indexOf(document.activeElement);
+    changed();
+    members.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.name === state.class)));
+    if (at >= 0) members.querySelectorAll("button")[at]?.focus();
+  }
+  function again() {
     state.seed += 1;
     changed();
-  };
+  }
   async function read(file) {
     try {
       put(await pixelsOf(file, model));
@@ -139,72 +79,49 @@ export function showImage(main, model) {
       notice(`${file.name}: no image that the browser can read. Choose a PNG or JPEG file.`);
     }
   }
-  main.addEventListener("dragover", (event) => event.preventDefault());
-  main.addEventListener("drop", (event) => {
-    event.preventDefault();
-    if (event.dataTransfer.files.length) read(event.dataTransfer.files[0]);
-  });
-  const file = element("input", { type: "file", accept: "image/*", id: "file", onchange: (event) => event.target.files.length && read(event.target.files[0]) });
-  const tool = (name, title) => element("label", {}, element("input", { type: "radio", name: "tool", value: name, checked: name === state.tool, onchange: () => (state.tool = name) }), ` ${title}`);
-  const scale = (title, id, least, most, step) => element("label", {}, `${title} `, element("input", { type: "range", id, min: least, max: most, step, value: state[id], oninput: (event) => (state[id] = Number(event.target.value)) }));
-
-  main.append(
-    element("div", { class: "image" },
-      element("section", {}, element("h2", {}, "The image"), canvas,
-        element("p", { id: "keys", class: "hint" }, "Erase (orange) or draw with mouse or touch; or with the arrow keys and the space bar. Drop a picture here."),
-        element("fieldset", {}, element("legend", {}, "Tool"), tool("erase", "Erase"), tool("draw", "Draw"),
-          scale("brush", "brush", 1, Math.max(2, height >> 1), 1), scale("ink", "ink", low, high, model.levels ? 1 : "any")),
-        element("div", { class: "actions" },
-          element("button", { type: "button", id: "again", onclick: again }, "Sample again"),
-          element("button", { type: "button", onclick: () => put(Array(model.variables).fill(null)) }, "Erase all"),
-          element("button", { type: "button", onclick: () => put(Array(model.variables).fill(low)) }, "Blank"),
-          element("label", { for: "file" }, "File "), file)),
-      element("section", {}, element("h2", {}, "Completions, exact samples"), element("div", { class: "grid" }, pictures.map((one) => one.node)),
-        element("p", { class: "hint" }, "Choose one to go on with it."), words, members),
-      element("section", {}, element("h2", {}, "Mean and spread"), element("div", { class: "grid" }, mean, spread)),
-    ),
-  );
-  paint();
+  const files = (list) => list.length && read(list[0]);
+  main.append(element("div", { class: "image",
+    ondragover: (event) => event.preventDefault(),
+    ondrop: (event) => {
+      event.preventDefault();
+      files(event.dataTransfer.files);
+    } },
+    element("section", { class: "draw", "aria-label": "The image" }, tools(state, model, range), canvas.node,
+      element("p", { id: "keys", class: "words" }, "Erase or draw with mouse or touch, or with the arrow keys and the space bar; drop a picture. Orange stripes are erased.")),
+    element("section", { class: "tiles" }, element("h2", {}, "Exact completions"), element("div", { class: "grid" }, tiles.map((one) => one.node)),
+      element("p", { class: "words" }, "Six samples of all that is erased, given all that is seen. Choose one to go on with it.")),
+    element("section", { class: "know" }, element("h2", {}, "Each pixel by itself"),
+      element("div", { class: "grid two" }, [[mean, "mean"], [spread, "spread"]].map(([picture, title]) => element("figure", {}, picture, element("figcaption", {}, title)))),
+      element("h2", {}, "How likely is it?"), likely, words, members),
+    element("div", { class: "acts actions" }, button("Sample again", again, { id: "again" }),
+      button("Erase all", () => put(Array(model.variables).fill(null))), button("Blank", () => put(Array(model.variables).fill(channels === 1 ? range[0] : range[1]))),
+      element("label", { class: "button" }, "Open a picture", element("input", { type: "file", accept: "image/*", id: "file", onchange: (event) => files(event.target.files) }))),
+  ));
+  canvas.paint();
   refresh();
 }
 
-/** A picture file as numbers of the model: fitted into its shape; one channel is dark on white. */
-async function pixelsOf(file, model) {
-  const [height, width, channels = 1] = model.shape, [low, high] = model.range;
-  const bitmap = await createImageBitmap(file);
-  const context = element("canvas", { width, height }).getContext("2d", { willReadFrequently: true });
-  context.fillStyle = "white";
-  context.fillRect(0, 0, width, height);
-  context.imageSmoothingQuality = "high";
-  context.drawImage(bitmap, 0, 0, width, height);
-  const { data } = context.getImageData(0, 0, width, height);
-  const shares = Array.from({ length: width * height }, (_, pixel) => {
-    const colours = [...data.slice(4 * pixel, 4 * pixel + 3)].map((value) => value / 255);
-    return channels === 3 ? colours : [1 - (colours[0] + colours[1] + colours[2]) / 3];
-  }).flat();
-  const values = shares.map((share) => low + share * (high - low));
-  return model.levels ? values.map(Math.round) : values;
+/** A completion, which is adopted when it is chosen. */
+function tile(i, adopt) {
+  const canvas = element("canvas", { class: "pixels" });
+  let own = null;
+  const node = button(canvas, () => own && adopt(own), { class: "picture", "aria-label": `Go on with completion ${i + 1}` });
+  const paint = (values, sides, range) => paintPixels(canvas, (own = values), sides, range);
+  return { node, paint };
 }
 
-/** The image as text for the address: which pixels are seen, and their numbers as bytes. */
-function packed(model, pixels) {
-  if (pixels.length > MOST_KEPT) return null;
-  const [low, high] = model.range;
-  const bytes = pixels.flatMap((value) => (value === null ? [0, 0] : [1, Math.round((255 * (value - low)) / (high - low || 1))]));
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
-}
-
-function kept(model) {
-  const text = readState().get("pixels"), [low, high] = model.range;
-  try {
-    const bytes = atob((text ?? "").replaceAll("-", "+").replaceAll("_", "/"));
-    if (bytes.length !== 2 * model.variables) return null;
-    return Array.from({ length: model.variables }, (_, i) => {
-      if (!bytes.charCodeAt(2 * i)) return null;
-      const value = low + (bytes.charCodeAt(2 * i + 1) / 255) * (high - low);
+/** Erase or draw, how wide, and in which grey or colour. */
+function tools(state, model, [low, high]) {
+  const tool = (name, title) => element("label", {}, element("input", { type: "radio", name: "tool", value: name, checked: name === state.tool, onchange: () => (state.tool = name) }), title);
+  const range = (title, least, most, step, value, set) =>
+    element("label", { class: "knob" }, title, element("input", { type: "range", id: title, min: least, max: most, step, value, oninput: (event) => set(Number(event.target.value)) }));
+  const colour = () => element("label", { class: "knob" }, "ink", element("input", { type: "color", id: "ink", value: "#000000", oninput: (event) =>
+    (state.ink = [1, 3, 5].map((at) => {
+      const value = low + (parseInt(event.target.value.slice(at, at + 2), 16) / 255) * (high - low);
       return model.levels ? Math.round(value) : value;
-    });
-  } catch {
-    return null;
-  }
+    })) }));
+  return element("div", { class: "actions" },
+    element("fieldset", { class: "choice", "aria-label": "Tool" }, tool("erase", "Erase"), tool("draw", "Draw")),
+    range("brush", 1, Math.max(2, model.shape[0] >> 1), 1, state.brush, (value) => (state.brush = value)),
+    state.ink.length === 1 ? range("ink", low, high, model.levels ? 1 : "any", state.ink[0], (value) => (state.ink = [value])) : colour());
 }

@@ -1,45 +1,51 @@
 // Two columns at a time as a heat map, given what is set of the others.
 
 import { ask, latest } from "./ask.js";
-import { element, inWords, notice, percent, tell } from "./dom.js";
+import { button, element, inWords, notice, percent, tell } from "./dom.js";
 import { paintHeat } from "./draw.js";
 import { evidence } from "./evidence.js";
 import { readState, writeState } from "./state.js";
 
+const NAMED = 12, TICKS = 5; // states that have their names along an axis, and numbers
+
 export function showPair(main, model) {
   const names = model.columns.map((column) => column.name);
-  const chosen = (side, otherwise) => (names.includes(readState().get(side)) ? readState().get(side) : otherwise);
   const canvas = element("canvas", { class: "heat", role: "img" });
-  const across = element("p", { class: "axis across" }), upwards = element("p", { class: "axis upwards" });
-  const given = element("p"), pointed = element("p", { class: "words" });
+  const axes = { x: element("div", { class: "ticks across" }), y: element("div", { class: "ticks upwards" }) };
+  const given = element("p", { class: "words" }), pointed = element("p", { class: "words" });
   let found = null;
   const refresh = latest(async (isOld) => {
     const [x, y] = [sides.x.value, sides.y.value];
-    if (x === y) return notice("Choose two different columns.");
+    if (x === y) return notice("Both are the same column. Choose two different ones.");
     const cells = evidence(model);
     const answer = await ask("pair", { x, y, evidence: cells });
     if (isOld()) return;
     found = answer;
     paintHeat(canvas, found.values);
-    across.textContent = axisInWords(found.x);
-    upwards.textContent = axisInWords(found.y);
+    canvas.classList.toggle("states", found.x.discrete || found.y.discrete);
+    for (const side of ["x", "y"]) showTicks(axes[side], found[side]);
     const set = Object.entries(cells).filter(([name]) => name !== x && name !== y);
-    given.textContent = set.length ? `given ${set.map(([name, value]) => `${name} = ${value}`).join(", ")}` : "given nothing: set cells on the page Table";
+    given.textContent = set.length ? `given ${set.map(([name, value]) => `${name} = ${inWords(value)}`).join(", ")}` : "given nothing; cells that are set on the page Table count here, too";
     const top = likeliest(found.values);
     canvas.setAttribute("aria-label", `Joint distribution of ${x} and ${y}, highest at ${inWords(found.x.points[top[0]])} and ${inWords(found.y.points[top[1]])}`);
-    pointed.textContent = cellInWords(found, ...top);
+    pointed.textContent = `Highest: ${cellInWords(found, ...top)}`;
     notice("");
     tell(canvas.getAttribute("aria-label"));
   });
-  const sides = Object.fromEntries([["x", names[0]], ["y", names[1]]].map(([side, otherwise]) => {
+  const sides = Object.fromEntries(["x", "y"].map((side, i) => {
     const choose = (event) => {
       writeState({ [side]: event.target.value });
       refresh();
     };
     const menu = element("select", { id: `side-${side}`, onchange: choose }, names.map((name) => element("option", {}, name)));
-    menu.value = chosen(side, otherwise);
+    menu.value = names.includes(readState().get(side)) ? readState().get(side) : names[i];
     return [side, menu];
   }));
+  function swap() {
+    [sides.x.value, sides.y.value] = [sides.y.value, sides.x.value];
+    writeState({ x: sides.x.value, y: sides.y.value });
+    refresh();
+  }
   canvas.addEventListener("pointermove", (event) => {
     if (!found) return;
     const box = canvas.getBoundingClientRect();
@@ -49,16 +55,19 @@ export function showPair(main, model) {
   });
   main.append(
     element("div", { class: "actions" },
-      element("label", { for: "side-x" }, "across "), sides.x, element("label", { for: "side-y" }, "upwards "), sides.y),
+      element("label", { for: "side-x" }, "across"), sides.x, element("label", { for: "side-y" }, "upwards"), sides.y, button("Swap", swap)),
     given,
-    element("div", { class: "pair" }, upwards, canvas, across),
+    element("div", { class: "pair" }, axes.y, canvas, axes.x),
     pointed,
   );
   refresh();
 }
 
-function axisInWords({ name, points }) {
-  return `${name}: ${inWords(points[0])} … ${inWords(points.at(-1))}`;
+function showTicks(place, { points, discrete }) {
+  const isNamed = discrete && points.length <= NAMED;
+  const some = isNamed ? points : Array.from({ length: TICKS }, (_, i) => points[Math.round((i * (points.length - 1)) / (TICKS - 1))]);
+  place.classList.toggle("states", isNamed);
+  place.replaceChildren(...some.map((point) => element("span", {}, inWords(point, 3))));
 }
 
 function likeliest(values) {
@@ -69,5 +78,5 @@ function likeliest(values) {
 
 function cellInWords({ x, y, values }, i, j) {
   const value = values[i][j], isShare = x.discrete && y.discrete;
-  return `${x.name} ${inWords(x.points[i])}, ${y.name} ${inWords(y.points[j])}: ${isShare ? percent(value) : `density ${inWords(value, 3)}`}`;
+  return `${x.name} ${inWords(x.points[i], 3)}, ${y.name} ${inWords(y.points[j], 3)}: ${isShare ? percent(value) : `density ${inWords(value, 3)}`}`;
 }

@@ -20,6 +20,11 @@ export function writeState(changes, isStep = false) {
   else history.replaceState(null, "", address);
 }
 
+/** Forget all but this, a step of the way back. */
+export function clearState(entries) {
+  history.pushState(null, "", `#${new URLSearchParams(entries)}`);
+}
+
 /** Call when the address was changed by the user. */
 export function onState(listener) {
   listeners.push(listener);

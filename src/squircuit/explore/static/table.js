@@ -1,25 +1,29 @@
 // One row of controls, one for each column; what is set moves the distributions of all others.
 
 import { ask, latest } from "./ask.js";
-import { element, inWords, notice, percent, tell } from "./dom.js";
+import { button, element, inWords, notice, shareList, tell } from "./dom.js";
 import { bars, curve, spreadInWords } from "./draw.js";
 import { evidence, setCells } from "./evidence.js";
-import { readState, writeState } from "./state.js";
+import { memberList } from "./members.js";
+import { samplePart, scorePart } from "./rows.js";
+import { canScore } from "./server.js";
 
-const MENU = 40; // states that a menu lists
-const ROWS = 10;
+const LISTED = 6; // states that are listed with their names
+const MANY = 24; // columns, of which one is looked for by its name
 
 export function showTable(main, model) {
   const cards = new Map(model.columns.map((column) => [column.name, card(column, change)]));
   const total = element("p", { id: "total" }), members = element("div");
+  const forget = button("Forget all", () => change(Object.fromEntries(model.columns.map((column) => [column.name, null]))));
   const refresh = latest(async (isOld) => {
-    const cells = evidence(model);
+    const cells = evidence(model), count = Object.keys(cells).length;
     const found = await ask("distributions", { evidence: cells });
     if (isOld()) return;
     for (const column of model.columns) cards.get(column.name).show(cells[column.name], found.columns[column.name]);
-    const count = Object.keys(cells).length;
+    forget.disabled = !count;
     total.textContent = count ? `log p of what is set: ${inWords(found.log_prob)} nats` : "Nothing is set: these are the distributions of all rows.";
-    members.replaceChildren(...memberBars(found.members, model));
+    members.replaceChildren(...memberList(found.members, model));
+    members.hidden = !found.members.length;
     notice("");
     tell(`${count} of ${model.columns.length} columns set; all others are up to date.`);
   });
@@ -27,37 +31,45 @@ export function showTable(main, model) {
     setCells(cells);
     refresh();
   }
-  const forget = () => change(Object.fromEntries(model.columns.map((column) => [column.name, null])));
+  members.className = "card";
+  members.hidden = true;
   main.append(
-    element("p", {}, "Set some columns: the exact distributions of all others follow. Empty means unknown."),
-    element("div", { class: "actions" }, element("button", { type: "button", onclick: forget }, "Forget all"), total),
+    element("div", { class: "actions" }, forget, total, ...(model.columns.length > MANY ? [finder(cards)] : [])),
+    element("p", { class: "words" }, "Set any columns: the exact distributions of all others follow. A column that is set shows what the others say of it."),
     element("div", { class: "cards" }, [...cards.values()].map((one) => one.node)),
+    samplePart(model),
+    ...(canScore ? [scorePart(model)] : []),
     members,
-    rowsPart(model),
-    scorePart(model, change),
   );
   refresh();
 }
 
+/** A field that leaves the columns whose names have its text. */
+function finder(cards) {
+  const find = (event) => cards.forEach(({ node }, name) => (node.hidden = !name.toLowerCase().includes(event.target.value.toLowerCase())));
+  return element("input", { type: "search", placeholder: "find a column", "aria-label": "Find a column", oninput: find });
+}
+
 /** A column: its control, its distribution, and where that lies in words. */
 function card(column, change) {
-  const id = `column-${column.name}`;
-  const control = column.states && column.states.length <= MENU ? menu(column, id, change) : slider(column, id, change);
+  const id = `column-${column.name}`, states = column.states;
+  const control = states && column.kind !== "count" ? menu(column, id, change) : slider(column, id, change);
   const drawn = element("div", { class: "drawn" }), words = element("p", { class: "words" });
   const node = element("section", { class: "card", "aria-labelledby": `${id}-name` },
-    element("h2", { id: `${id}-name` }, element("label", { for: id }, column.name)), control.node, drawn, words);
+    element("div", { class: "top" }, element("h2", { id: `${id}-name` }, element("label", { for: id }, column.name)), ...control.top),
+    drawn, ...control.below, words);
+  const pick = (i) => change({ [column.name]: states[i] });
   function show(value, found) {
     node.classList.toggle("set", value !== undefined);
     control.show(value, found);
-    if (!found) {
-      drawn.replaceChildren();
-      words.textContent = value === undefined ? "" : `set to ${value}`;
-      return;
-    }
-    words.textContent = spreadInWords(found, column.states);
-    const label = `Distribution of ${column.name}: ${words.textContent}`;
-    const ends = found.quantiles && [found.quantiles[0], found.quantiles[2]];
-    drawn.replaceChildren(column.states ? bars(found.values, column.states, label) : curve(found.points, found.values, ends, label));
+    const said = spreadInWords(found, states), place = states ? states.indexOf(value) : value;
+    const label = `Distribution of ${column.name}: ${said}`, isListed = states && column.kind !== "count" && states.length <= LISTED;
+    words.textContent = isListed ? "" : value === undefined ? said : `set to ${inWords(value)}; the others say ${said}`;
+    if (isListed) {
+      drawn.replaceChildren(shareList(states.map((state, i) => [String(state), found.values[i]]), { pick }));
+      drawn.querySelectorAll(".share").forEach((one, i) => one.classList.toggle("chosen", i === place));
+      drawn.firstChild.setAttribute("aria-label", label);
+    } else drawn.replaceChildren(states ? bars(found.values, states, place, label) : curve(found.points, found.values, found.quantiles && [found.quantiles[0], found.quantiles[2]], place, label));
   }
   return { node, show };
 }
@@ -66,89 +78,37 @@ function menu(column, id, change) {
   const choose = (event) => change({ [column.name]: event.target.value === "" ? null : column.states[event.target.value] });
   const options = column.states.map((state, i) => element("option", { value: i }, String(state)));
   const node = element("select", { id, onchange: choose }, element("option", { value: "" }, "unknown"), options);
-  return { node, show: (value) => (node.value = value === undefined ? "" : String(column.states.indexOf(value))) };
+  return { top: [node], below: [], show: (value) => (node.value = value === undefined ? "" : String(column.states.indexOf(value))) };
 }
 
 function slider(column, id, change) {
   const [low, high] = column.states ? [column.states[0], column.states.at(-1)] : [column.low, column.high];
   const step = column.states ? 1 : column.step || Number(((high - low) / 200).toPrecision(1));
   const put = (text) => change({ [column.name]: text === "" ? null : Number(text) });
-  const typed = element("input", { type: "number", id, step: "any", placeholder: "unknown", onchange: (event) => put(event.target.value) });
-  const range = element("input", { type: "range", min: low, max: high, step, "aria-label": column.name, oninput: (event) => put(event.target.value) });
-  const clear = element("button", { type: "button", "aria-label": `${column.name} is unknown`, onclick: () => put("") }, "×");
+  const typed = element("input", { type: "number", id, step: "any", placeholder: "unknown", onchange: (event) => put(column.fixed && event.target.value ? rounded(event.target.value, step) : event.target.value) });
+  const range = element("input", { type: "range", min: low, max: high, step: column.states || column.step ? step : "any", "aria-label": `${column.name}, slider`, oninput: (event) => put(rounded(event.target.value, step)) });
+  const clear = button("×", () => {
+    put("");
+    typed.focus();
+  }, { "aria-label": `${column.name} is unknown`, hidden: true });
+  range.addEventListener("keydown", (event) => {
+    const sign = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
+    if (!sign || range.step !== "any") return; // the browser's own steps are of 1
+    event.preventDefault();
+    range.value = Number(range.value) + sign * step;
+    put(rounded(range.value, step));
+  });
   function show(value, found) {
-    clear.disabled = value === undefined;
-    if (document.activeElement !== typed) typed.value = value === undefined ? "" : value;
-    range.value = value === undefined ? (found?.mean ?? found?.mode ?? (low + high) / 2) : value;
+    clear.hidden = value === undefined;
+    range.classList.toggle("unset", value === undefined);
+    if (document.activeElement !== typed || value === undefined) typed.value = value === undefined ? "" : value;
+    if (document.activeElement !== range || value === undefined) range.value = value === undefined ? (found.mean ?? found.mode) : value;
+    range.setAttribute("aria-valuetext", value === undefined ? "unknown" : String(value));
   }
-  return { node: element("div", { class: "slider" }, range, typed, clear), show };
+  return { top: [typed, clear], below: [element("div", { class: "drawn slide" }, range)], show };
 }
 
-export function memberBars(shares, model) {
-  if (!shares.length) return [];
-  const named = model.classes.length ? model.classes : shares.map((_, i) => `member ${i + 1}`);
-  const order = shares.map((share, i) => [share, named[i]]).sort((a, b) => b[0] - a[0]).slice(0, 10);
-  const items = order.map(([share, name]) =>
-    element("li", {}, element("span", {}, name), element("meter", { value: share, max: 1, "aria-label": name }), element("span", {}, percent(share))));
-  return [element("h2", {}, model.classes.length ? "Which class?" : "Which member of the mixture?"), element("ul", { class: "shares" }, items)];
-}
-
-/** Samples given what is set, as a table to copy. */
-function rowsPart(model) {
-  const place = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sampled rows" });
-  let found = null;
-  async function draw() {
-    const seed = Number(readState().get("seed") ?? 0) + 1;
-    writeState({ seed: String(seed) });
-    try {
-      found = await ask("samples", { evidence: evidence(model), count: ROWS, seed });
-    } catch (error) {
-      return notice(error.message);
-    }
-    copy.disabled = false;
-    place.replaceChildren(tableOf(found.names, found.rows.map((row) => row.map((cell) => inWords(cell, 6)))));
-    tell(`${found.rows.length} rows sampled.`);
-  }
-  async function toClipboard() {
-    const text = [found.names, ...found.rows].map((row) => row.join("\t")).join("\n");
-    try {
-      await navigator.clipboard.writeText(text);
-      tell("Copied.");
-    } catch {
-      notice("The browser does not let this page copy. Select the rows and copy them.");
-    }
-  }
-  const copy = element("button", { type: "button", disabled: true, onclick: toClipboard }, "Copy");
-  return element("section", {}, element("h2", {}, "Sample rows"),
-    element("div", { class: "actions" }, element("button", { type: "button", onclick: draw }, "Sample rows like this"), copy), place);
-}
-
-/** A row that is pasted: how likely it is, and which of its cells is odd. */
-function scorePart(model, change) {
-  const text = element("textarea", { id: "pasted", rows: 2, placeholder: model.columns.map((column) => column.name).join(", ") });
-  const place = element("div", { class: "scroll", "aria-live": "polite" });
-  async function score() {
-    try {
-      const found = await ask("score", { text: text.value });
-      notice("");
-      const odd = found.cells.find((cell) => cell.column === found.oddest);
-      const rows = found.cells.map((cell) => [cell.column, cell.value, percent(cell.tail), String(inWords(cell.likeliest))]);
-      place.replaceChildren(
-        element("p", {}, `log p ${inWords(found.log_prob)} nats. Oddest cell: `, element("strong", {}, odd.column),
-          `; values as unlikely as ${odd.value} have ${percent(odd.tail)} beside the others.`),
-        tableOf(["column", "cell", "as unlikely or more so", "likeliest"], rows, found.cells.indexOf(odd)),
-      );
-    } catch (error) {
-      notice(error.message);
-    }
-  }
-  return element("section", {}, element("h2", {}, element("label", { for: "pasted" }, "Score a row")),
-    element("p", {}, "Paste a row of cells, with tabs, commas or semicolons between them; a line of names above is welcome."),
-    text, element("div", { class: "actions" }, element("button", { type: "button", onclick: score }, "Score")), place);
-}
-
-export function tableOf(names, rows, marked = -1) {
-  const head = element("tr", {}, names.map((name) => element("th", { scope: "col" }, name)));
-  const body = rows.map((row, i) => element("tr", { class: i === marked ? "odd" : null }, row.map((cell) => element("td", {}, cell ?? ""))));
-  return element("table", {}, element("thead", {}, head), element("tbody", {}, body));
+/** A number of a slider with no more digits than its step has. */
+function rounded(text, step) {
+  return String(Number((Math.round(Number(text) / step) * step).toPrecision(12)));
 }

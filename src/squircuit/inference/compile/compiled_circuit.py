@@ -13,7 +13,8 @@ from torch import Tensor
 from squircuit.circuits import Circuit
 from squircuit.execution.inputs import FamilyValues
 from squircuit.execution.network import Network
-from squircuit.execution.plan import Group, InputGroup, Plan, SumGroup, make_plan
+from squircuit.execution.plan import Group, InputGroup, Plan, SumGroup
+from squircuit.execution.planner import make_plan
 from squircuit.execution.precision import double
 from squircuit.inference.compile.joined_tree import JoinedCircuit
 from squircuit.inference.compile.schedule import Form, Schedule, Schedules, below_alternatives

@@ -6,10 +6,11 @@ f_j f_k of two of them, up to their overlap.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,9 +26,13 @@ Function: TypeAlias = Callable[[Tensor], Tensor]  #: real, of a tensor, entry by
 BLOCK = 2**21  #: numbers in one intermediate result
 REACH = 9.0
 """Standard deviations beyond which a Gaussian is below 1e-18."""
-PANELS, NODES = 16, 8  #: of the rule of a Gaussian, beside panels that a transform asks for
-TAIL = 40  #: how far beyond its knots a transform is looked at, in t
+LARGEST = 700.0  #: logarithm of numbers that doubles hold
+PANELS, NODES = 24, 8  #: of the rule of a Gaussian, beside panels that a transform asks for
+TAIL = 40  #: how far beyond its knots a transform is looked at, in t; twice as far where a Gaussian is there
+GROWTH = 4  #: functions are taken to grow like x⁴ at most, which counts where tails are heavy
 TOGETHER = 3  #: functions of so many variables of one block are averaged together
+MOST_PANELS = 256  #: of the rule of a variable that others nearly tell
+RESOLVED = 1e-9  #: how far the mass that a rule finds may be from 1
 
 
 class GaussianTerms(NamedTuple):
@@ -81,11 +86,7 @@ def transform_of(base: MultivariateGaussian, coordinate: int) -> Any:
 def expected_product(
     terms: GaussianTerms, places: Sequence[int], transforms: Sequence[Any], functions: Sequence[Function]
 ) -> Tensor:
-    """E[∏_i f_i(x_i)] under each of the Gaussians: (b, J).
-
-    By a rule for each Gaussian. One function of one variable is averaged to rounding where it is smooth on
-    the scale of the Gaussian, also behind a transform; of several variables with transforms, whose pieces
-    meet inside the grid, some four digits are right.
+    """E[∏_i f_i(x_i)] under each of the Gaussians, to rounding where f is smooth: (b, J).
 
     Args:
         terms: Gaussians of t(x).
@@ -100,52 +101,114 @@ def expected_product(
             f"functions of {len(places)} variables of one block are averaged over a grid of all of them",
             "ask for fewer at a time, or average over samples",
         )
-    means = terms.means[:, :, list(places)]
-    if len(places) == 1 and transforms[0] is not None:
-        widths = terms.widths[:, places[0]].expand(means.shape[:2])
-        return expected_behind(transforms[0], functions[0], means.flatten(), widths.flatten()).reshape(
-            means.shape[:2]
-        )
-    z, omega = _rule(len(places))  # (Q, m), (Q,)
-    covariances = terms.roots[:, list(places)] @ terms.roots[:, list(places)].mT
-    steps = z.to(covariances) @ torch.linalg.cholesky(covariances).mT  # (J, Q, m)
-
-    def of_some(means: Tensor) -> Tensor:
-        product: Tensor | None = None
-        for i, (transform, function) in enumerate(zip(transforms, functions, strict=True)):
-            t = means[:, :, i, None] + steps[:, :, i]  # (b, J, Q)
-            x = t if transform is None else transform.inverse(t)
-            value = function(x.flatten()).reshape(x.shape)
-            product = value if product is None else product * value
-        assert product is not None
-        return product @ omega.to(product)
-
-    size = max(1, BLOCK // max(1, len(omega) * means.shape[1]))
-    return torch.cat([of_some(part) for part in torch.split(means, size)])
+    roots = terms.roots[:, list(places)]
+    shape = terms.means.shape[:2]
+    covariances = (roots @ roots.mT).expand(*shape, -1, -1)
+    first, again = _distinct(terms.means)  # rows that show nothing of a block have the same Gaussians
+    means, covariances = (
+        terms.means[first][:, :, list(places)].flatten(0, 1),
+        covariances[first].flatten(0, 1),
+    )
+    size = max(1, BLOCK // max(rule_size(transform) for transform in transforms) ** min(len(places), 2))
+    found = [
+        _expected(some, around, transforms, functions)
+        for some, around in zip(torch.split(means, size), torch.split(covariances, size), strict=True)
+    ]
+    return torch.cat(found).reshape(-1, shape[1])[again]
 
 
-def expected_behind(transform: Any, function: Function, means: Tensor, widths: Tensor) -> Tensor:
-    """E[f(t⁻¹(m + s z))] of Gaussians with means m and widths s, (N,) each, by a rule for each: (N,)."""
-    size = max(1, BLOCK // rule_size(transform))
-    found = []
-    for some, wide in zip(torch.split(means, size), torch.split(widths, size), strict=True):
-        x, omega = rule_behind(transform, some, wide)
-        found.append((function(x.flatten()).reshape(x.shape) * omega).sum(dim=1))
-    return torch.cat(found)
+def _distinct(means: Tensor) -> tuple[Tensor, Tensor]:
+    """One row of each of the distinct (b, J, M), and where every row is among them: (u,) and (b,)."""
+    rows = torch.arange(len(means), device=means.device)
+    _, again = torch.unique(means.detach(), dim=0, return_inverse=True)
+    first = rows.new_zeros(int(again.max()) + 1).scatter(0, again.flip(0), rows.flip(0))
+    return first, again
 
 
-def rule_behind(transform: Any, means: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+def _expected(
+    means: Tensor, covariances: Tensor, transforms: Sequence[Any], functions: Sequence[Function]
+) -> Tensor:
+    r"""E[∏_i f_i(x_i)] of Gaussians of one to three variables: (N, m), (N, m, m) → (N,).
+
+    Each variable has a rule of its own, whose panels end where those of its transform do. With z standardised
+    and P the inverse of its correlations, the density beside that of independent variables is
+
+    .. math:: \frac{1}{\sqrt{|C|}} \prod_i e^{-(P_{ii} - 1 - \sum_j |P_{ij}|) z_i^2 / 2}
+              \prod_{i<j} e^{-|P_{ij}| (z_i \pm z_j)^2 / 2} ,
+
+    a product of matrices over pairs of nodes, so that sums over three variables are products of matrices.
+    """
+    widths = covariances.diagonal(dim1=1, dim2=2).sqrt()
+    inverse = torch.linalg.inv(covariances / (widths[:, :, None] * widths[:, None]))
+    sharpness = float(inverse.detach().diagonal(dim1=1, dim2=2).amax().sqrt())
+    nodes, weights, values = list[Tensor](), list[Tensor](), list[Tensor]()
+    for i, (transform, function) in enumerate(zip(transforms, functions, strict=True)):
+        x, omega = rule_behind(transform, means[:, i], widths[:, i], sharpness)
+        t = x if transform is None else transform.forward(x)[0]
+        z = (t - means[:, i, None]) / widths[:, i, None]
+        own = 2 * inverse[:, i, i] - inverse[:, i].abs().sum(dim=1) - 1  # without what goes to the pairs
+        nodes.append(z)
+        weights.append(omega * (-own[:, None] * z.square() / 2).exp())
+        values.append(weights[-1] * function(x.flatten()).reshape(x.shape))
+    if len(nodes) == 1:
+        return values[0].sum(dim=1)
+    pairs = {
+        (i, j): _coupled(nodes[i], nodes[j], inverse[:, i, j])
+        for i, j in itertools.combinations(range(len(nodes)), 2)
+    }
+    mass = _summed(pairs, weights)
+    _require_resolved(mass * torch.linalg.det(inverse).sqrt())
+    return _summed(pairs, values) / mass
+
+
+def _coupled(z: Tensor, other: Tensor, entry: Tensor) -> Tensor:
+    """exp(−|P| (z ± z′)² / 2) with the sign of P at pairs of nodes: (N, Q), (N, Q′), (N,) → (N, Q, Q′)."""
+    apart = z[:, :, None] + entry.sign()[:, None, None] * other[:, None]
+    found: Tensor = (-entry.abs()[:, None, None] * apart.square() / 2).exp()
+    return found
+
+
+def _summed(pairs: Mapping[tuple[int, int], Tensor], values: Sequence[Tensor]) -> Tensor:
+    """Σ over the nodes of two or three variables of the products of values and pairs: (N,)."""
+    first = pairs[0, 1]
+    if len(values) > 2:
+        first = first * ((pairs[0, 2] * values[2][:, None]) @ pairs[1, 2].mT)
+    return ((values[0][:, None] @ first).squeeze(1) * values[1]).sum(dim=1)
+
+
+def _require_resolved(masses: Tensor) -> None:
+    """Refuse Gaussians so flat that the rule does not find their mass, which is 1."""
+    if bool((masses.detach() - 1).abs().amax() < RESOLVED):
+        return
+    raise StructureError(
+        "of variables that are not nearly functions of each other",
+        "expectation",
+        "the variables of a block are so strongly correlated that a product is not averaged exactly",
+        "ask for fewer at a time, or average over samples",
+    )
+
+
+def rule_behind(
+    transform: Any, means: Tensor, widths: Tensor, sharpness: float = 1.0, growth: int = GROWTH
+) -> tuple[Tensor, Tensor]:
     """Nodes and weights of E[f(x)] where t(x) is Gaussian: (N,) each → (N, Q) each.
 
     The nodes are x, where f is smooth; panels end where those of the transform do, between which t is as
-    smooth as a rule of few nodes needs it, and are short beside the width of the Gaussian. t None: x itself
-    is Gaussian.
+    smooth as a rule of few nodes needs it, and are short beside the width of the Gaussian.
+
+    Args:
+        transform: t, or None where x itself is Gaussian.
+        means, widths: of t(x).
+        sharpness: how much narrower than the Gaussian what f is multiplied by may be.
+        growth: f grows like this power of x at most.
     """
-    z = torch.linspace(-REACH, REACH, PANELS + 1, dtype=means.dtype, device=means.device)
+    reach = reach_of(transform, widths, growth)
+    panels = min(MOST_PANELS, math.ceil(PANELS * sharpness * reach / REACH))
+    z = torch.linspace(-reach, reach, panels + 1, dtype=means.dtype, device=means.device)
     ends = means.unsqueeze(1) + widths.unsqueeze(1) * z
     if transform is not None:
+        inner = panels_around(transform, ends).to(ends).expand(len(ends), -1)
         ends = transform.inverse(ends)
-        inner = panels_of(transform).to(ends).expand(len(ends), -1)
         inner = torch.minimum(torch.maximum(inner, ends[:, :1]), ends[:, -1:])
         ends = torch.cat([ends, inner], dim=1).sort(dim=1).values
         used = (ends.diff(dim=1) > 0).any(dim=0)  # what is far from all of these Gaussians ends no panel
@@ -157,38 +220,34 @@ def rule_behind(transform: Any, means: Tensor, widths: Tensor) -> tuple[Tensor, 
     return x, omega / omega.sum(dim=1, keepdim=True)
 
 
+def reach_of(transform: Any, widths: Tensor, growth: int) -> float:
+    """Standard deviations within which the integral of x^growth is.
+
+    Beyond its knots x is e^(κ t), and e^(g κ s z − z²/2) has its top at z = g κ s.
+    """
+    steepest: float = 0.0 if transform is None or transform.tails is None else max(transform.tails)
+    top = growth * steepest * float(widths.detach().amax())
+    return min(REACH + top, math.sqrt(2 * LARGEST), LARGEST / max(top, 1.0))
+
+
 def rule_size(transform: Any) -> int:
     """Nodes at most of the rule of one Gaussian."""
     return (PANELS + (0 if transform is None else len(panels_of(transform)))) * NODES
 
 
+def panels_around(transform: Any, t: Tensor) -> Tensor:
+    """Points x between which few nodes suit functions of t(x), as far out as t is."""
+    first, last = transform.values[0], transform.values[-1]
+    farthest = max(first - float(t.detach().amin()), float(t.detach().amax()) - last, TAIL)
+    if not math.isfinite(farthest):
+        farthest = TAIL
+    return panels_of(transform, TAIL * 2 ** math.ceil(math.log2(farthest / TAIL)))
+
+
 @kept(256)
-def panels_of(transform: Any) -> Tensor:
-    """Points x between which few nodes suit functions of t(x), tails included."""
-    tails = torch.linspace(0.0, TAIL, TAIL + 1, dtype=torch.float64)
+def panels_of(transform: Any, tail: int = TAIL) -> Tensor:
+    """Points x between which few nodes suit functions of t(x), so far beyond its knots."""
+    tails = torch.linspace(0.0, tail, tail + 1, dtype=torch.float64)
     first, last = transform.values[0], transform.values[-1]
     found: Tensor = transform.panels(torch.cat([first - tails.flip(0), last + tails]))
     return found
-
-
-@kept(TOGETHER)
-def _rule(variables: int) -> tuple[Tensor, Tensor]:
-    """Nodes (Q, m) and weights (Q,) of expectations under the standard normal distribution."""
-    z, omega = _smooth_rule() if variables == 1 else _hermite_rule()
-    nodes = torch.cartesian_prod(*[z] * variables).reshape(-1, variables)
-    weights = torch.cartesian_prod(*[omega] * variables).reshape(-1, variables).prod(dim=1)
-    return nodes, weights
-
-
-def _smooth_rule() -> tuple[Tensor, Tensor]:
-    """Nodes and weights of quadrature for functions that are smooth: (Q,) each."""
-    z, weights = gauss_legendre(torch.linspace(-REACH, REACH, PANELS + 1, dtype=torch.float64), NODES)
-    omega = weights * (-z.square() / 2).exp()
-    return z, omega / omega.sum()
-
-
-@kept(1)
-def _hermite_rule() -> tuple[Tensor, Tensor]:
-    """The rule of Gauss for the normal distribution: 32 nodes, exact for polynomials of degree 63."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
-    return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())

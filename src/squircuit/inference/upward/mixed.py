@@ -91,13 +91,25 @@ class MixedMessages:
 
     def _root(self, key: Key) -> tuple[Tensor, Tensor]:
         value, scale = (part.T for part in self._shown_squares(key))
-        if key in self._matrices:  # of rows that lack everything
-            whole = torch.from_numpy(self._matrices[key].whole).to(value.device).unsqueeze(1)
-            value, scale = torch.where(whole, 1.0, value), torch.where(whole, 0.0, scale)
-        if key not in self._squares:
+        if key not in self._matrices:
             return value, scale
-        rows, hidden, hidden_scale = self._squares[key]
+        whole = torch.from_numpy(self._matrices[key].whole).to(value.device).unsqueeze(1)
+        value, scale = torch.where(whole, 1.0, value), torch.where(whole, 0.0, scale)
+        if key not in self._squares and self._matrices[key].value is None:
+            return value, scale
+        rows, hidden, hidden_scale = self._squares.get(key) or self._squares_of_matrices(key)
         return value.index_copy(0, rows, hidden.T.contiguous()), scale.index_copy(0, rows, hidden_scale.T)
+
+    def _squares_of_matrices(self, key: Key) -> tuple[Tensor, Tensor, Tensor]:
+        """∫ |ℓ_k|² of a root that another layer reads, which has matrices: rows, and (K, m) twice."""
+        matrices = self._matrices[key]
+        assert matrices.value is not None
+        rows = np.flatnonzero(matrices.lacking)
+        squares = matrices.value.diagonal(dim1=1, dim2=2).real
+        scale = squares.new_zeros(len(squares)) if matrices.scale is None else matrices.scale
+        places = self._index(rows * 0 if matrices.place is None else matrices.place[rows])
+        found = rescaled_units(squares.index_select(0, places).T, scale.index_select(0, places).unsqueeze(0))
+        return self._index(rows), found.value, found.scale
 
     def _shown_squares(self, key: Key) -> tuple[Tensor, Tensor]:
         """|ℓ_k|² of rows that lack nothing; of others something of no meaning: (K, B) twice."""

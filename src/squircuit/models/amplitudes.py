@@ -49,18 +49,17 @@ class Amplitudes:
 
     def _roots(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """|v_r|² (R, n), s_r (R, n) and log π_r (R,) of the root units, c_r = v_r exp(s_r)."""
-        stacks = weights.stacks(real)
-        inputs, input_scales = self._inputs(weights, stacks, x, real)
-        values, scales = self._network(inputs, stacks, input_scales)
+        inputs, input_scales = self._inputs(weights, x, real)
+        values, scales = self._network(inputs, weights.stacks(real), input_scales)
         return values.square().sum(dim=1), scales, weights.log_root_shares(real)
 
     def _inputs(
-        self, weights: StackedWeights, stacks: list[Tensor], x: Tensor, real: torch.dtype
+        self, weights: StackedWeights, x: Tensor, real: torch.dtype
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """The outputs of the input groups and their log-scales."""
         x = _doubled(x)
         columns = [points(group, x, self._network.index(group.columns, x.device)) for group in self._groups]
-        functions = self._together.functions(columns, real)
+        functions, stacks = self._together.functions(columns, real), weights.stacks()
         outputs = []
         for number, group in enumerate(self._groups):
             weight = None if group.weight is None else self._network.weight(stacks, group.weight)

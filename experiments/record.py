@@ -125,7 +125,7 @@ def command() -> str:
     """What to type to get the rows again; where files lie on this machine does not matter."""
     words, name = sys.argv[1:], Path(sys.argv[0]).stem
     words = [word for word in words if word != "--json"]
-    for option in ("--folder", "--out", "--cirkit"):
+    for option in ("--folder", "--out", "--cirkit", "--model"):
         if option in words:
             place = words.index(option)
             del words[place : place + 2]

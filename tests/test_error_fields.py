@@ -1,15 +1,12 @@
 """Errors carry data: what is wrong, where, the value and the fix, said for Python and for the shell."""
 
-import ast
 import pickle
-from pathlib import Path
 
 import pytest
 
 import squircuit as sq
 from squircuit.errors import SquircuitWarning, Wording, in_shell, is_whole
 
-ERRORS = {"ParameterError", "DataError", "FormatError", "StructureError", "ProcessError"}
 DROP = Wording("columns={'id': 'drop'}", "--columns id=drop")
 
 
@@ -56,21 +53,3 @@ def test_whole_numbers_are_integers_in_a_range():
     assert [is_whole(value, 1, 3) for value in (0, 1, 3, 4, True, 2.0, "2", None)] == [
         False, True, True, False, False, False, False, False,
     ]  # fmt: skip
-
-
-def test_every_error_that_the_sources_make_has_a_fix():
-    made = [
-        (file.name, call)
-        for file in Path(sq.__file__).parent.rglob("*.py")
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ERRORS
-    ]
-    assert len(made) > 500
-    assert [f"{name}:{call.lineno}" for name, call in made if not _has_fix(call)] == []
-
-
-def _has_fix(call):
-    """It says so, its last argument of four is one, or it repeats an error that has one."""
-    text = ast.unparse(call)
-    is_named = any(keyword.arg == "fix" for keyword in call.keywords)
-    return "Fix: " in text or is_named or len(call.args) == 4 or "{error}" in text

@@ -18,8 +18,9 @@ ROOM = 3 * 2**29
 """Bytes of address space that a worker may take on top of what it has when it is ready."""
 BLOCK = 50
 """Mutations that a worker is given at a time."""
-SILENCE = 90
-"""Seconds without a word after which a worker is ended: code in C cannot be broken off."""
+SILENCE = 600
+"""Seconds without a word after which a worker is ended: code in C cannot be broken off. On a busy machine the
+first word may take minutes."""
 
 
 @dataclass

@@ -77,6 +77,10 @@ def test_a_table_comes_back_cell_by_cell_with_its_gaps(tmp_path):
         '"Köln"', "Köln"
     )
     assert call("decompress", tmp_path / "p.sqz", "--model", model).stdout.startswith("sex,age,city\n")
+    (tmp_path / "more.csv").write_text("id,sex,age,city\n7,f,21,Köln\n", encoding="utf-8")
+    assert "the model has no column 'id', which would be lost. Fix: take it out" in error_line(
+        "compress", tmp_path / "more.csv", "--model", model, "--out", tmp_path / "more.sqz"
+    )
 
 
 def test_mistakes_are_told_in_one_line_and_nothing_is_written(

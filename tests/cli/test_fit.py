@@ -158,7 +158,9 @@ def test_a_stream_trains_on_every_row_as_the_library_does(asked, tmp_path, monke
 
 def test_a_table_of_texts_does_not_stream(people, tmp_path):
     done = call("fit", people, "--out", tmp_path / "m", "--stream", code=2)
-    assert done.stderr.startswith(f"error: --stream: {people} is no file ending in .npy, .parquet, .pq. Fix:")
+    assert done.stderr.startswith(
+        f"error: --stream: {people} is no file ending in .npy, .parquet, .pq, .tar. Fix:"
+    )
 
 
 def write_weighted(path):

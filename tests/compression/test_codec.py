@@ -1,5 +1,6 @@
 """What is decompressed is what was compressed, in about as many bits as the model says."""
 
+import datetime
 import math
 
 import numpy as np
@@ -109,6 +110,9 @@ def test_cells_that_are_missing_are_marginalised_and_stay_missing():
     model = sq.model_for(frame, units=2, dtype=torch.complex128)
     content = sq.compress(model, frame)
     assert sq.decompress(model, content).equals(frame)
+    for more in (frame.with_columns(id=1), {"sex": ["f"], "id": [1]}, [{"sex": "f", "id": 1}]):
+        with pytest.raises(sq.DataError, match="the model has no column 'id'"):
+            sq.compress(model, more)
     header, _ = parsed(content)
     assert abs(8 * (header.streams - header.gaps) + log2(model, frame)) < ENDS + 0.001 * 500 * 6
 
@@ -133,14 +137,17 @@ def test_a_column_of_one_state_and_a_model_of_one_variable_take_no_more_than_the
         assert bits(content) < ENDS - 1.01 * log2(model, rows)
 
 
-def test_the_number_of_threads_changes_no_byte():
-    model = sq.image_model((4, 4), 3, levels=5)
+@pytest.mark.parametrize("unitary", [True, False])
+def test_the_number_of_threads_changes_no_byte_and_no_row(unitary):
+    circuit = sq.build(sq.regions.quad_tree((4, 4), 2), sq.Categorical(5), 3, unitary=unitary, components=2)
+    model = sq.SquaredCircuit(circuit)
     rows = model.sample(2500, seed=0)
     found = []
     for threads in (1, 3):
         torch.set_num_threads(threads)
         try:
             found.append(sq.compress(model, rows))
+            assert sq.decompress(model, found[0]).equal(rows)
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(1)
@@ -158,6 +165,10 @@ def test_continuous_columns_and_values_that_are_none_are_refused():
     line = sq.SquaredCircuit(sq.build(sq.regions.linear(2), [sq.Categorical(2), sq.Hermite(3)], units=2))
     with pytest.raises(sq.ParameterError, match="variable 1 of the model is continuous, and only discrete"):
         sq.compress(line, [[0, 0.5]])
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=day) for day in range(60)]
+    dated = sq.table_model(polars.DataFrame({"day": days, "wet": [True, False] * 30}), units=2)
+    with pytest.raises(sq.ParameterError, match="column 'day' holds dates"):
+        sq.compress(dated, {"day": days[0], "wet": True})
     table = sq.table_model({"sex": ["f", "m"] * 9, "height": np.linspace(1.5, 2, 18)}, size=3)
     with pytest.raises(sq.ParameterError, match="column 'height' of the model is continuous"):
         sq.compress(table, {"sex": "f", "height": 1.7})

@@ -3,21 +3,25 @@
 import base64
 import os
 import re
+import time
 from io import BytesIO
 from types import SimpleNamespace
 
 import pytest
 
 from squircuit.cli.reading import schema_of
+from squircuit.explore.app import QUESTIONS
 from squircuit.explore.demos import demos
 from squircuit.explore.exhibit import Exhibit
 from squircuit.explore.export import export
 from squircuit.explore.shelf import Shelf
+from squircuit.progress import steps
 
 from .browser import CHROMIUM, FLAGS, Program
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="these tests need the package playwright")
 expect = sync_api.expect
+expect.set_options(timeout=20_000)  # of a busy machine
 
 pytestmark = [
     pytest.mark.process,
@@ -25,6 +29,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: install the package chromium"),
 ]
 WIDE, PHONE = {"width": 1200, "height": 850}, {"width": 390, "height": 844}
+QUICK = QUESTIONS["distributions"]
 HALF = 244
 """The digit whose upper half is on the pictures."""
 PICTURES = os.environ.get("PICTURES")
@@ -331,6 +336,38 @@ def test_a_page_waits_for_a_program_that_has_ended_and_goes_on_when_it_is_back(o
     program["mine"] = Program(shelf_of(image_model, "mine"), served.port)
     expect(page.locator("#likelihood")).to_have_text("Nothing is seen")
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_long_answer_tells_how_far_it_is_can_be_cancelled_and_asked_again(opened, monkeypatch):
+    def slow(exhibit, question):
+        for _ in steps(range(2000), [1.0] * 2000):
+            time.sleep(0.005)
+        return QUICK(exhibit, question)
+
+    monkeypatch.setitem(QUESTIONS, "distributions", slow)
+    page = opened("table")
+    expect(page.get_by_role("progressbar", name="How far the answer is")).to_be_visible()
+    until(page, lambda: 0 < page.locator("progress").evaluate("one => one.value") < 1)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#progress")).to_be_hidden()
+    expect(page.get_by_role("status")).to_have_text("Cancelled.")
+    monkeypatch.setitem(QUESTIONS, "distributions", QUICK)
+    page.get_by_role("combobox", name="sex").select_option("m")
+    expect(page.get_by_role("status")).to_contain_text("1 of 4 columns set")
+
+
+def test_of_many_changes_in_a_row_the_last_one_is_what_is_seen(opened):
+    page = opened("table")
+    settled(page)
+    slider = page.locator(".card", has_text="height").get_by_role("slider")
+    slider.focus()
+    for key in ["ArrowRight", "ArrowLeft"] * 10 + ["ArrowRight"] * 5:
+        page.keyboard.press(key)
+    shown = page.get_by_role("spinbutton", name="height")
+    until(page, lambda: f"set.height={shown.input_value()}" in page.url and shown.input_value())
+    expect(page.locator(".card", has_text="height").get_by_text("set to")).to_contain_text(
+        shown.input_value()
+    )
 
 
 def test_an_exported_page_is_a_file_that_needs_no_program(opened, program, mixture, table_model, tmp_path):

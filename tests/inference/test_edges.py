@@ -210,6 +210,8 @@ def test_wrong_arguments_of_samples_and_expectations_are_refused():
     _, model = model_of()
     with pytest.raises(sq.ParameterError, match="integer ≥ 0, got -1"):
         model.sample(-1)
+    with pytest.raises(sq.ParameterError, match="at most 2147483648 at a time"):
+        model.sample(2**40)
     with pytest.raises(sq.ParameterError, match="both seed= and generator="):
         model.sample(1, seed=0, generator=torch.Generator())
     with pytest.raises(sq.ParameterError, match="real tensor of the same shape"):

@@ -15,7 +15,7 @@ from squircuit.cli.report import Report
 from squircuit.cli.score import require_mass, scored
 from squircuit.cli.tables import TABLES, is_standard, write_decoded
 from squircuit.cli.writing import require_place
-from squircuit.compression.codec import packed, require_discrete, unpacked
+from squircuit.compression.codec import packed, require_discrete, require_no_others, unpacked
 from squircuit.data import Rows
 from squircuit.data.images import ImageSource
 from squircuit.data.reading import Source, readable
@@ -51,6 +51,8 @@ def compress(
     require_discrete(opened)
     require_mass(opened)
     read, source = read_source(opened, data, part, form_of(header, delimiter, encoding))
+    if source is not None and source.named:
+        require_no_others(schema_of(opened), source.names)
     rows = as_evidence(opened.structure, read.x, read.missing, opened.device)
     with shown("compressing", not quiet):
         content = packed(opened, rows, True, _notes(source), verify)

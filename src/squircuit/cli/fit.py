@@ -91,10 +91,9 @@ class Call:
     def chosen(self) -> Options:
         return options(self.data, self.preset, self.config, self.texts)
 
-    @property
+    @cached_property
     def training(self) -> TrainingConfig:
-        chosen = self.chosen.training
-        return replace(chosen, progress=chosen.progress and not self.quiet)
+        return replace(self.chosen.training, progress=False) if self.quiet else self.chosen.training
 
     @property
     def launched(self) -> Launched | None:

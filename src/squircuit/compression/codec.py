@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -15,10 +16,12 @@ from squircuit.compression.batches import Batch, batches, require_room
 from squircuit.compression.container import Block, Header, checksum, parsed, written
 from squircuit.compression.parts import divided, log_shares
 from squircuit.compression.workers import side_by_side
-from squircuit.data import Rows
-from squircuit.data.given import has_names, rows_of
+from squircuit.data import Rows, Schema
+from squircuit.data.frames import names_of
+from squircuit.data.given import has_names, of_records, rows_of
 from squircuit.data.tabular import Table
 from squircuit.errors import DataError, FormatError, ParameterError, printable
+from squircuit.execution.threads import one_thread
 from squircuit.inference.chain.chain import Chain
 from squircuit.inference.evidence import as_evidence, require_data
 from squircuit.models import SquaredCircuit
@@ -61,7 +64,7 @@ def compress(model: SquaredCircuit, rows: Any, verify: bool = False) -> bytes:
         verify: decompress the result, which takes as long again.
 
     Raises:
-        DataError: if a value is not among those of the model.
+        DataError: if a value is not among those of the model, or a column is not of the model.
         ParameterError: if the model has continuous columns.
 
     Example:
@@ -74,6 +77,8 @@ def compress(model: SquaredCircuit, rows: Any, verify: bool = False) -> bytes:
     """
     require_data(model.structure, rows)
     require_discrete(model)
+    if model.schema is not None and (isinstance(rows, Table) or has_names(rows)):
+        require_no_others(model.schema, _names(rows))
     x, gaps = rows_of(model.schema, _flat(model, rows))
     evidence = as_evidence(model.structure, x, gaps, model.device)
     words = model.schema is not None and (isinstance(rows, Table) or has_names(rows))
@@ -109,6 +114,16 @@ def packed(
     """Checked rows as bytes; see `compress`."""
     require_discrete(model)
     coder.need_constriction()
+    with one_thread() as workers:
+        content = _packed(model, rows, words, notes or {}, 1 if model.device.type == "cuda" else workers)
+    if verify:
+        unpacked(model, content)
+    return content
+
+
+def _packed(
+    model: SquaredCircuit, rows: Rows[Tensor], words: bool, notes: dict[str, Any], workers: int
+) -> bytes:
     chain = Chain(model.snapshot())
     parts, chosen = divided(model, chain, rows)
     found = batches(chain, parts, chosen)
@@ -119,17 +134,14 @@ def packed(
         stream = _bytes(coder.encoded(chain, parts[batch.part], block.x, gaps))
         return Block(batch.part, len(block), len(stream), _checksum(block.x, gaps)), stream
 
-    coded_blocks = list(side_by_side(coded, found, [len(b.rows) for b in found], model.device))
+    coded_blocks = list(side_by_side(coded, found, [len(b.rows) for b in found], workers))
     blocks, streams = [block for block, _ in coded_blocks], [stream for _, stream in coded_blocks]
     named = _bytes(coder.encoded_choices(chosen.numpy(), log_shares(chain, parts).exp().numpy()))
     mask = b"" if rows.is_complete else zlib.compress(np.packbits(rows.missing.cpu().numpy()).tobytes(), 9)
-    here, kept = arithmetic(model.device), notes or {}
     n, d = rows.x.shape
-    header = Header(fingerprint(model), n, d, parts, blocks, len(named), len(mask), here, words, kept)
-    content = written(header, b"".join([named, mask, *streams]))
-    if verify:
-        unpacked(model, content)
-    return content
+    sizes, here = (len(named), len(mask)), arithmetic(model.device)
+    header = Header(fingerprint(model), n, d, parts, blocks, *sizes, here, words, notes)
+    return written(header, b"".join([named, mask, *streams]))
 
 
 @torch.no_grad()
@@ -146,10 +158,12 @@ def unpacked(model: SquaredCircuit, content: bytes) -> Unpacked:
     _require_model(header, model)
     needed, fix = CELL * header.rows * header.columns, "read it on a larger machine"
     require_memory(needed, f"{header.rows:,} compressed rows", fix, FormatError)
-    return _unpacked(Chain(model.snapshot()), header, streams)
+    with one_thread() as workers:
+        chain = Chain(model.snapshot())
+        return _unpacked(chain, header, streams, 1 if model.device.type == "cuda" else workers)
 
 
-def _unpacked(chain: Chain, header: Header, streams: bytes) -> Unpacked:
+def _unpacked(chain: Chain, header: Header, streams: bytes, workers: int) -> Unpacked:
     _require_parts(chain, header)
     named, mask, rest = _cut(streams, header.chosen, header.gaps)
     gaps = _mask(mask, header) if header.gaps else None
@@ -162,7 +176,7 @@ def _unpacked(chain: Chain, header: Header, streams: bytes) -> Unpacked:
         x[batch.rows] = _decoded(chain, header, block, rest[end - block.size : end], missing)
 
     places = list(zip(_batches(chain, header, named), header.blocks, ends, strict=True))
-    for _ in side_by_side(rows_of_block, places, [b.rows for b in header.blocks], chain.snapshot.device):
+    for _ in side_by_side(rows_of_block, places, [b.rows for b in header.blocks], workers):
         pass
     return Unpacked(Rows(x, gaps), header.words, header.notes)
 
@@ -200,8 +214,31 @@ def _batches(chain: Chain, header: Header, named: bytes) -> list[Batch]:
     return found
 
 
+def require_no_others(schema: Schema, names: Iterable[str]) -> None:
+    """Refuse columns that the model does not have, for they would be lost."""
+    known = {*schema.table_names, *schema.names}
+    others = [name for name in names if name not in known]
+    if others:
+        raise DataError(
+            f"compress: the model has no column {others[0]!r}, which would be lost",
+            fix="take it out, or fit a model with it",
+        )
+
+
+def _names(rows: Any) -> list[str]:
+    """The names of the columns of a table, a frame, a mapping or a list of mappings."""
+    if isinstance(rows, Table):
+        return list(rows.schema.table_names)
+    return [str(name) for name in names_of(of_records(rows) if isinstance(rows, list | tuple) else rows)]
+
+
 def require_discrete(model: SquaredCircuit) -> None:
     """Refuse models of which some column has no states."""
+    if model.schema is not None and model.schema.calendars:
+        raise ParameterError(
+            f"compress: column {model.schema.calendars[0].name!r} holds dates, which models see in parts, "
+            "and only discrete columns have a lossless code. Fix: leave it out, and fit again."
+        )
     domains = model.structure.domains
     lines = [v for v in sorted(domains) if not domains[v].is_discrete]
     if lines:

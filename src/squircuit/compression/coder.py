@@ -13,6 +13,7 @@ from torch import Tensor
 from squircuit.data.optional import need
 from squircuit.inference.chain.chain import Chain, Conditionals, Swept
 from squircuit.progress import steps
+from squircuit.storage.documents import ContentError
 
 Words: TypeAlias = NDArray[np.uint32]
 
@@ -52,7 +53,7 @@ def decoded(chain: Chain, part: Sequence[int], words: Words, rows: int, missing:
             x[place, variable] = found
         conditionals.fix(variable, x[:, variable], shown)
     if not coder.maybe_exhausted():
-        raise ValueError("words are left over")
+        raise ContentError("words are left over")
     return x
 
 

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn, final
 
 from squircuit.errors import FormatError, is_whole
+from squircuit.storage.documents import ContentError
 
 MAGIC = b"\x93SQZ\r\n\x1a\n"
 VERSION = 1
 DIGEST = 8
 """Bytes of a checksum: the first of a SHA-256."""
-MOST_HEADER = 2**26
+MOST_HEADER = 2**25
 """Bytes of a header once it is unpacked, whatever the file says."""
 MOST_ROWS = 2**14
 """Rows that are computed together."""
@@ -119,7 +120,7 @@ def _document(packed: bytes) -> Mapping[str, Any]:
     unpacker = zlib.decompressobj()
     text = unpacker.decompress(packed, MOST_HEADER + 1)
     if len(text) > MOST_HEADER or not unpacker.eof:
-        raise ValueError("too long")
+        raise ContentError("too long")
     return dict(json.loads(text))
 
 
@@ -141,7 +142,7 @@ def _header(document: Mapping[str, Any]) -> Header:
         and all(size % 4 == 0 for size in (header.chosen, *(b.size for b in blocks)))
     )
     if not is_sound:
-        raise ValueError("out of bounds")
+        raise ContentError("out of bounds")
     return header
 
 

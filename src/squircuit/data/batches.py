@@ -41,7 +41,7 @@ class Batches:
 
     Args:
         source: an (n, d) array, a `Table`, or the path of a .npy, Parquet or tar file; or several Parquet or
-            tar files: their paths, or a pattern such as "shards/*.tar".
+            tar files: their paths, or a pattern such as ``"shards/*.tar"``.
         batch: number of rows; the last batch of an epoch may be smaller.
         shuffle: whether to shuffle in every epoch.
         seed: of the order.

@@ -47,6 +47,28 @@ def fitting_threads(operation: float = 0.0) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """One thread while this lasts, whatever the machine: then sums do not depend on how many there are.
+
+    Yields:
+        As many as there were.
+
+    Example:
+        >>> with one_thread():
+        ...     torch.get_num_threads()
+        1
+    """
+    before = torch.get_num_threads()
+    if before > 1:
+        torch.set_num_threads(1)
+    try:
+        yield before
+    finally:
+        if before > 1:
+            torch.set_num_threads(before)
+
+
 def typical_operation(plan: Plan, rows: int) -> float:
     """Multiplications of a group of layers, on average, for so many rows."""
     weights = sum(len(s.parameters) * s.shape[0] * s.shape[1] for s in plan.stacks if len(s.shape) == 2)

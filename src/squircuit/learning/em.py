@@ -13,8 +13,8 @@ from torch import Tensor
 from squircuit.data import Rows
 from squircuit.errors import ParameterError, is_whole, suggestion
 from squircuit.learning.gaussians import Moments, Prior
-from squircuit.learning.groups import Group
 from squircuit.learning.mixture import Layout, MixtureFit, all_groups, mean_log_prob
+from squircuit.learning.patterns import Group
 from squircuit.learning.starts import COVARIANCES, Table, start_at
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from squircuit.data import Rows
 from squircuit.errors import DataError
 from squircuit.learning.gaussians import Gaussians, Given
-from squircuit.learning.groups import Group, Part, grouped
+from squircuit.learning.patterns import Group, Part, grouped
 
 if TYPE_CHECKING:
     from squircuit.learning.em import EMStep

@@ -27,9 +27,11 @@ def quoted(value: object, write: Callable[[object], str] = repr) -> str:
     if isinstance(value, int) and abs(value) > 10**40:
         return "a number of more than 40 digits"
     try:
-        text = " ".join(write(value).split("\n"))
+        text = write(value)
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
+    if "\n" in text:
+        return f"<{type(value).__name__}>"
     return text if len(text) <= LONG else text[: LONG - 1] + "…"
 
 

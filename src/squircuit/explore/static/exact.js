@@ -228,12 +228,11 @@ function column(table, state) {
 }
 
 /** Σ_ab D_ab φ_a φ_b* at every state or point. */
-function densities(layer, d) {
-  const [, states] = layer.table.shape;
-  return Array.from({ length: states }, (_, state) => {
-    const v = column(layer.table, state);
-    return total(d, correlated(v, v, 0));
-  });
+function densities({ table }, d) {
+  const [units, states] = table.shape, half = applied(table, 0, d), out = Array(states).fill(0);
+  for (let b = 0, i = 0; b < units; b++)
+    for (let state = 0; state < states; state++, i++) out[state] += half.re[i] * table.re[i] + half.im[i] * table.im[i];
+  return out;
 }
 
 function collect(found, layer, d, numbers) {

@@ -22,7 +22,7 @@ export function showModel(main, model) {
     ...Object.values(parts).map((one) => one.node),
   );
   fill(parts.properties, "properties", (found) => {
-    z.textContent = `${inWords(found.log_z, 3)}, exact`;
+    z.textContent = `${Math.abs(found.log_z) < 1e-3 && found.log_z ? found.log_z.toExponential(1).replaceAll("-", "−") : inWords(found.log_z)}, exact`;
     const rows = found.properties.map((one) => [one.mark, one.name, one.where ? `${one.reason} (${one.where})` : one.reason]);
     return [tableOf(["", "property", "why"], rows, found.properties.map((one) => (one.holds ? null : "no")))];
   });

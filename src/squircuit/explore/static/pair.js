@@ -30,7 +30,7 @@ export function showPair(main, model) {
     canvas.setAttribute("aria-label", `Joint distribution of ${x} and ${y}, highest at ${inWords(found.x.points[top[0]])} and ${inWords(found.y.points[top[1]])}`);
     pointed.textContent = `Highest: ${cellInWords(found, ...top)}`;
     notice("");
-    tell(canvas.getAttribute("aria-label"));
+    tell("The heat map is up to date.");
   });
   const sides = Object.fromEntries(["x", "y"].map((side, i) => {
     const choose = (event) => {

@@ -9,7 +9,7 @@ const ROWS = 10;
 
 /** Samples given what is set, as a table to copy. */
 export function samplePart(model) {
-  const place = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sampled rows" });
+  const place = element("div", { class: "scroll rows", tabindex: 0, role: "region", "aria-label": "Sampled rows" });
   let found = null;
   const draw = reported(async () => {
     const seed = Number(readState().get("seed") ?? 0) + 1;
@@ -45,7 +45,7 @@ export function scorePart(model) {
     place.replaceChildren(
       element("p", {}, `log p ${inWords(found.log_prob)} nats. The oddest cell is `, element("strong", {}, odd.column),
         `: given all others, values as unlikely as ${odd.value} have ${percent(odd.tail)} of the probability.`),
-      tableOf(["column", "cell", "likeliest", "as unlikely or more so"], rows, found.cells.map((cell) => (cell === odd ? "odd" : null))),
+      tableOf(["column", "cell", "likeliest", "so odd or odder"], rows, found.cells.map((cell) => (cell === odd ? "odd" : null))),
     );
   });
   return element("section", { class: "card" }, element("h2", {}, element("label", { for: "pasted" }, "Score a row")),

@@ -23,6 +23,7 @@ from squircuit.inference.upward.quadrature import breakpoints
 from squircuit.progress import steps
 
 MASKS = 3  #: with more masks than this, rows are walked together, all messages being matrices
+MOST = 2**31  #: samples of one call
 
 
 @tf32(False)
@@ -81,6 +82,10 @@ def require_count(count: Any) -> None:
         raise ParameterError(
             f"sample: the number of samples must be an integer ≥ 0, got {count!r}"
             ". Fix: pass a whole number from 0."
+        )
+    if count > MOST:
+        raise ParameterError(
+            f"sample: {count} samples are more than fit. Fix: draw at most {MOST} at a time."
         )
 
 

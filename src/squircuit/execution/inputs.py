@@ -110,7 +110,7 @@ class _Scatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, x: Tensor, tables: int, values: int) -> Tensor:
         ctx.save_for_backward(x)
-        gradient = gradient.contiguous()
+        gradient = gradient.resolve_neg().contiguous()
         if not x.is_cuda:
             return cpu.scatter(gradient, x, tables, values)
         found: Tensor = kernel.scatter(gradient, x, values)
@@ -119,7 +119,7 @@ class _Scatter(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (x,) = ctx.saved_tensors
-        table = gradient.resolve_conj().contiguous()
+        table = gradient.resolve_conj().resolve_neg().contiguous()
         return _Lookup.apply(table, x), None, None, None  # type: ignore[no-untyped-call]
 
 

@@ -69,7 +69,7 @@ def usable(planes: int, *tensors: Tensor) -> bool:
     if dtype not in NUMBERS:
         return False
     for tensor in tensors:
-        if not (tensor.is_cpu and tensor.dtype == dtype and tensor.is_contiguous()):
+        if not (tensor.is_cpu and tensor.dtype == dtype and tensor.is_contiguous()) or tensor.is_neg():
             return False
     try:
         _library(dtype, planes)

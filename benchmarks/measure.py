@@ -32,6 +32,7 @@ class Plan:
     folders: dict[str, str] = field(default_factory=dict)
     isolate: bool = True
     limit: float = 180.0  #: seconds of a process of its own
+    busy: bool = False  #: on a CPU, milliseconds of work of the process in place of those that pass
 
 
 @dataclass
@@ -93,10 +94,10 @@ def _measure(peer: str, setup: Setup, plan: Plan) -> Row:
     cuda = x.is_cuda
     for _ in range(plan.warm_up):
         loss = step(x)
-    times = time_calls(lambda: step(x), plan.repeats, cuda)
+    times = time_calls(lambda: step(x), plan.repeats, cuda, plan.busy)
     gib, alone = peak_gib(setup.device), []
     if not setup.graph:
-        alone = time_calls(training.optimiser.step, plan.repeats, cuda)
+        alone = time_calls(training.optimiser.step, plan.repeats, cuda, plan.busy)
     return Row(peer.partition("=")[0], setup, times, alone, gib, float(loss), note=training.note)
 
 

@@ -3,7 +3,11 @@
     OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16
     OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16 --weak
     python benchmarks/scale.py --predict
-    python benchmarks/scale.py --device cuda --side 64 --units 17 --processes 1 2 --shards none --repeats 3
+    python benchmarks/scale.py --device cuda --side 76 --units 16 --processes 1 --repeats 5
+    python benchmarks/scale.py --device cuda --side 28 --units 16 --processes 1 2 --repeats 5
+
+The last but one has 2.0 × 10⁹ weights, 16 GB, for a GPU with more than 80 GB; the last two processes on one,
+which talk by gloo and must have the loss of one.
 
 The batch is the same however many processes share it (strong scaling), or with ``--weak`` as large for each.
 Bytes are counted by the kernel, on the TCP connections of each process, beside what rings and trees send: of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +21,8 @@ class Setup:
     ``inputs`` are ``"learnt"`` in the paper's experiments on 28×28 images (an input layer is a K×256 complex
     matrix) and ``"fixed"`` in its table of times for 32×32 ones, whose figures count no input weights but a
     K×K sum on every input layer: there an input layer is K fixed orthonormal functions. ``parts`` are those
-    that a block of the quad-tree is merged of: 4 as in the paper, or 2.
+    that a block of the quad-tree is merged of: 4 as in the paper, or 2. With ``columns`` the data is a table
+    of so many, every other one continuous, and the model that of ``sq.table_model``.
     """
 
     kind: str = "unitary-kronecker"
@@ -29,6 +31,7 @@ class Setup:
     side: int = 28
     inputs: str = "learnt"
     parts: Literal[2, 4] = 4
+    columns: int = 0
     device: str = "cpu"
     tf32: bool = False
     graph: bool = False
@@ -55,6 +58,9 @@ class Setup:
 
     def circuit(self) -> sq.Circuit:
         """The model as pure structure, without weights: every peer builds its own from it."""
+        if self.columns:
+            table = sq.data.table(self.table())
+            return sq.table_model(table, self.units, product=self.product).structure  # type: ignore[arg-type]
         learnt = self.inputs == "learnt"
         return sq.build(
             sq.regions.quad_tree((self.side, self.side), self.parts),
@@ -67,11 +73,23 @@ class Setup:
         )
 
     def data(self) -> Tensor:
-        """A batch of seeded noise, (B, d)."""
+        """A batch of seeded noise, or of the table: (B, d)."""
+        if self.columns:
+            return torch.from_numpy(sq.data.table(self.table()).rows[: self.batch]).to(self.device)
         generator = torch.Generator().manual_seed(0)
         return torch.randint(self.levels, (self.batch, self.side**2), generator=generator).to(self.device)
 
+    def table(self) -> dict[str, Any]:
+        """Columns that three normal numbers explain, plus noise; every other one is cut into six classes."""
+        draw = np.random.default_rng(0)
+        x = draw.normal(size=(5000, 3)) @ draw.normal(size=(3, self.columns))
+        x += draw.normal(size=x.shape) / 2
+        classes = np.digitize(x, [-2, -1, 0, 1, 2]).astype(str)
+        return {f"x{i}": x[:, i] if i % 2 else classes[:, i] for i in range(self.columns)}
+
     def describe(self) -> str:
+        if self.columns:
+            return f"{self.kind} K={self.units}, a table of {self.columns} columns, batch {self.batch}"
         image = f"{self.side}×{self.side}" + (" fixed inputs" if self.inputs == "fixed" else "")
         image += " in halves" if self.parts == 2 else ""
         return f"{self.kind} K={self.units}, {image}, batch {self.batch}"
@@ -94,6 +112,7 @@ def suite(name: str) -> list[Setup]:
     suites = {
         "gpu": kronecker + hadamard + squared + squared_kronecker,
         "cpu": small,
+        "table": [Setup(columns=columns) for columns in (10, 20, 30)],
         "kronecker": kronecker,
         "halves": [Setup(units=units, parts=2) for units in (32, 64)],
         "hadamard": hadamard,

@@ -69,6 +69,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def add_rows(parser: argparse.ArgumentParser) -> None:
     """Options of programs that make rows."""
     parser.add_argument("--one-process", action="store_true", help="start no process for each row")
+    parser.add_argument("--busy", action="store_true", help="on a CPU, time of the process, not of the clock")
     parser.add_argument(
         "--limit", type=float, default=Plan.limit, help="seconds that such a process may take"
     )
@@ -77,7 +78,9 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
 
 def plan(options: argparse.Namespace) -> Plan:
     folders = {"cirkit": options.cirkit, "prototype": options.prototype}
-    return Plan(options.repeats, options.warm_up, folders, not options.one_process, options.limit)
+    return Plan(
+        options.repeats, options.warm_up, folders, not options.one_process, options.limit, options.busy
+    )
 
 
 def setups(options: argparse.Namespace) -> list[Setup]:

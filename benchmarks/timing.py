@@ -10,9 +10,13 @@ from collections.abc import Callable
 import torch
 
 
-def time_calls(call: Callable[[], object], repeats: int, cuda: bool) -> list[float]:
-    """Milliseconds of each call: CUDA events, or the performance counter."""
-    return [_cuda_ms(call) if cuda else _cpu_ms(call) for _ in range(repeats)]
+def time_calls(call: Callable[[], object], repeats: int, cuda: bool, busy: bool = False) -> list[float]:
+    """Milliseconds of each call: CUDA events, or the performance counter.
+
+    Args:
+        busy: on a CPU, of all threads of this process together, whatever other processes do.
+    """
+    return [_cuda_ms(call) if cuda else _cpu_ms(call, busy) for _ in range(repeats)]
 
 
 def reset_peak(device: str) -> None:
@@ -39,7 +43,8 @@ def _cuda_ms(call: Callable[[], object]) -> float:
     return float(start.elapsed_time(end))
 
 
-def _cpu_ms(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+def _cpu_ms(call: Callable[[], object], busy: bool) -> float:
+    clock = time.process_time if busy else time.perf_counter
+    begin = clock()
     call()
-    return 1e3 * (time.perf_counter() - begin)
+    return 1e3 * (clock() - begin)

@@ -13,8 +13,10 @@ from both in the end, as `sq.learn` does. Those that are not installed are named
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -74,20 +76,27 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     rows: list[Row] = []
     for name in names:
         parts = load(options.folder, name, options.seed)
-        ours = partial(learnt, minutes=options.minutes)
-        try:
-            rows.append(_timed(name, "sq.learn", options.seed, ours, parts))
-        except sq.SquircuitError as error:
-            print(f"{name:12} sq.learn: {error}", flush=True)
-        for peer in options.peers:
-            package, words, run = PEERS[peer]
-            if importlib.util.find_spec(package) is None:
-                print(f"{name:12} {words}: {package} is not installed")
-                continue
-            rows.append(_timed(name, words, options.seed, run, parts))
-        if rows:
-            write(rows, options.out)
+        for words, run in _models(name, options):
+            try:
+                rows.append(_timed(name, words, options.seed, run, parts))
+            except Exception as error:  # of other libraries, which may fail in any way
+                if words == "sq.learn" and not isinstance(error, sq.SquircuitError):
+                    raise
+                print(f"{name:12} {words}: {error}", flush=True)
+            else:
+                write(rows, options.out)
     return rows
+
+
+def _models(name: str, options: argparse.Namespace) -> Iterator[tuple[str, Run]]:
+    """What is tried on a table: ours, and the peers that are installed."""
+    yield "sq.learn", partial(learnt, minutes=options.minutes)
+    for peer in options.peers:
+        package, words, run = PEERS[peer]
+        if importlib.util.find_spec(package) is None:
+            print(f"{name:12} {words}: {package} is not installed")
+        else:
+            yield words, run
 
 
 def _names(folder: Path | None) -> list[str]:

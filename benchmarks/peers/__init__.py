@@ -1,8 +1,8 @@
 """Whom we measure: one file a peer, each with a function ``make(setup) -> Training``.
 
 A name is a peer, then options joined by dashes: ``ours``, ``ours-graph`` (the step captured in one CUDA
-graph), ``ours-landing`` (the paper's optimiser in place of ours), ``cirkit``, ``pogo``, ``prototype``. Any
-other adapter is given as ``NAME=FILE.py``.
+graph), ``ours-landing`` (the paper's optimiser in place of ours), ``cirkit``, ``plain``, ``pogo``,
+``prototype``. Any other adapter is given as ``NAME=FILE.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from peers.training import Training, UnsupportedError
 from setups import Setup
 
-NAMES = ("ours", "cirkit", "pogo", "prototype")
+NAMES = ("ours", "cirkit", "plain", "pogo", "prototype")
 
 __all__ = ["NAMES", "Training", "UnsupportedError", "check_name", "load"]
 

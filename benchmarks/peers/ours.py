@@ -47,7 +47,7 @@ def first_weights(circuit: sq.Circuit) -> dict[str, Tensor]:
 
 def loss(model: sq.SquaredCircuit) -> Callable[[Tensor], Tensor]:
     def step_loss(x: Tensor) -> Tensor:
-        with model.training_step():
+        with model.training_step(on_manifold=True):  # as `fit` does with these optimisers
             return -model.log_prob(x).mean()
 
     return step_loss

@@ -11,7 +11,8 @@ UNKNOWN_CATEGORY = (
     "line 2, column 'group': unknown category 'z'; known are 'a', 'b', 'c'. "
     "Fix: correct the cell, leave it empty (missing), or train with data that has it."
 )
-SETS = "mnist, fashion-mnist, nltcs, plants, baudio, dna, digits, ring, spinner, spiral"
+IMAGES = "mnist, fashion-mnist, cifar10, cifar10-ycocg"
+SETS = f"{IMAGES}, nltcs, plants, baudio, dna, digits, ring, spinner, spiral"
 
 
 @pytest.mark.parametrize(
@@ -243,15 +244,25 @@ def test_a_model_is_not_written_over_the_data(people):
     assert people.read_bytes() == before
 
 
+def empty(folder):
+    """A file that no one can read a table from."""
+    path = folder / "empty.csv"
+    path.touch()
+    return path
+
+
 @pytest.mark.parametrize("place", ["people.csv/run", "x" * 300, "new/" + "x" * 300])
 def test_a_run_where_no_folder_can_be_is_refused_before_data_is_read(place, people):
-    line = error_line("fit", "nowhere.csv", "--out", people.parent / "m", "--run", people.parent / place)
+    line = error_line(
+        "fit", empty(people.parent), "--out", people.parent / "m", "--run", people.parent / place
+    )
     assert line.startswith("error: --run ")
     assert "Fix: pass a" in line
     assert not (people.parent / "m").exists()
 
 
 def test_a_name_that_is_too_long_is_refused_before_data_is_read(tmp_path):
-    line = error_line("fit", "nowhere.csv", "--out", tmp_path / ("x" * 300))
+    data = empty(tmp_path)
+    line = error_line("fit", data, "--out", tmp_path / ("x" * 300))
     assert "cannot be written (File name too long). Fix: " in line
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [data]

@@ -23,12 +23,22 @@ COMMANDS = [
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("words", [["--help"], ["score"], ["fit", "--help"], ["sample", "m", "-n", "many"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["score"],
+        ["fit", "--help"],
+        ["sample", "m", "-n", "many"],
+        ["fit", "nowhere.csv"],
+        ["score", "nowhere.safetensors", "nowhere.csv"],
+    ],
+)
 def test_help_and_mistakes_of_arguments_do_not_wait_for_torch(words):
     code = (
         "import sys; from squircuit.cli import app\n"
         f"try: app({words!r})\n"
-        "except SystemExit: pass\n"
+        "except (SystemExit, ValueError): pass\n"
         "print([m for m in ('torch', 'scipy', 'pandas') if m in sys.modules])"
     )
     env = os.environ | {"PYTHONPATH": SRC}

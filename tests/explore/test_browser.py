@@ -21,6 +21,7 @@ from .browser import CHROMIUM, FLAGS, Program
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="these tests need the package playwright")
 expect = sync_api.expect
+expect.set_options(timeout=20_000)  # of a busy machine
 
 pytestmark = [
     pytest.mark.process,

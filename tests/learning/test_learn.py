@@ -265,3 +265,14 @@ def test_without_minutes_a_search_ends_by_work_and_not_by_how_busy_the_machine_i
     clock |= {"waited": 301.0, "worked": 301.0}
     assert ours.is_spent(Budget.FLOOR)
     assert not ours.is_spent(Budget.FLOOR - 1)
+
+
+def test_a_column_that_nearly_determines_another_gains_its_nats():
+    rng, noise = np.random.default_rng(0), 1e-4
+    rows = [np.stack([z, z + noise * rng.normal(size=400)], axis=1) for z in rng.normal(size=(2, 400))]
+    table = sq.data.table(rows[0])
+    member = GaussianMixture(1, prior=0.3).fit(table, None, 0, torch.device("cpu"))
+    entropy = 1 + np.log(2 * np.pi * noise)  # of z, and of what is added to it
+    found = member.log_prob(table.schema.encode(rows[1])).mean().item()
+    assert found == pytest.approx(-entropy, abs=0.15)
+    assert member.model().log_prob(rows[1]).mean().item() == pytest.approx(found, abs=1e-6)

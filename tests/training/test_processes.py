@@ -169,6 +169,7 @@ def test_each_process_holds_its_share_of_weights_and_gradients_and_the_model_is_
     (whole, _), _ = found[0][0]["held"]["none"], None
     for each in found[0]:
         assert each["held"]["weights"] == [(whole - root) / SIZE + root] * 2
+        assert each["refused"] == ("epochs=8", True, False)
     asked = []
     made = together.model()
     calls = [lambda _: asked.append(made.log_prob(together.coins()).mean().item())]

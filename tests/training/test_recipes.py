@@ -32,9 +32,8 @@ def test_the_script_trains_in_two_processes_as_one_does(name, package, tmp_path)
         [sys.executable, f"{name}.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = re.findall(r"2 processes: ([\d.]+)", done.stdout + done.stderr)
-    assert len(said) == 1
-    assert float(said[0]) == pytest.approx(alone(), abs=1e-5)
+    (said,) = set(re.findall(r"2 processes: ([\d.]+)", done.stdout + done.stderr))  # Ray may repeat a line
+    assert float(said) == pytest.approx(alone(), abs=1e-5)
 
 
 def alone():

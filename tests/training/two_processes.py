@@ -216,6 +216,15 @@ def asked(rank):
     return found, made.log_prob(coins()).mean().item(), made.is_spread
 
 
+def refused_in_parts(folder):
+    """Whether a model is whole, and as it was, after a folder of another run has been refused."""
+    made = model(seed=5)
+    before = {n: p.detach().clone() for n, p in made.named_parameters()}
+    said = refused(lambda: sq.fit(made, coins(), run=folder, resume=True, shard="weights", **QUICK))
+    same = [torch.equal(before[n], p) for n, p in made.named_parameters()]
+    return said.partition("the run there has ")[2][:8], all(same), made.is_spread
+
+
 def held(processes):
     """Bytes of weights and gradients between a backward pass and a step, whole and in parts."""
     found = {}
@@ -282,6 +291,7 @@ def main(rank, size, folder, cases):
         found["resumed from parts"] = gone_on_with(folder / "parts", rank)
         found["resumed, weights"] = gone_on_with(folder / "parts", rank, shard="weights")
         found["asked"] = asked(rank)
+        found["refused"] = refused_in_parts(folder / "run")
         found["held"] = held(processes)
         found["bytes"] = state_bytes(processes, shard="optimiser")
         found["bytes, free"] = state_bytes(processes, shard="optimiser", free=True)

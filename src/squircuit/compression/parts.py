@@ -9,6 +9,7 @@ beside a thousand; so the least work is done that costs no more than `MORE` of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -20,6 +21,8 @@ from squircuit.models import SquaredCircuit
 
 MORE = 0.003
 """The share of the code by which it may be longer than −log₂ p(x)."""
+OF_A_PART = 160 * math.log(2)
+"""Nats that a part takes in any case: a line of the header, and the end of a stream."""
 BLOCK = 2**19
 """Cells whose density is computed at once."""
 
@@ -43,6 +46,7 @@ def divided(model: SquaredCircuit, chain: Chain, rows: Rows[Tensor]) -> tuple[Pa
         best, chosen = terms.max(dim=1)
         total = torch.logsumexp(terms, dim=1)
         more = torch.where(total > -torch.inf, total - best, 0.0).sum()
+        more += OF_A_PART * (len(parts) - 1)
         if bool(more <= MORE * -total.clamp(min=-1e6).sum()):
             return parts, chosen
     return whole, torch.zeros(len(rows), dtype=torch.int64)

@@ -16,7 +16,7 @@ LEAST = 8
 """Rows beyond that: fewer may be chance."""
 REACH = 4
 """Neighbours on either side."""
-SAMPLE = 2**14
+SAMPLE = 2**12
 """Rows among which values that are repeated are looked for."""
 SHARE = 0.02
 """The share of rows from which on a value without a step is a spike."""

@@ -11,14 +11,16 @@ from torch import Tensor
 
 from squircuit.execution import complex_planes
 from squircuit.execution.algebras import twice
-from squircuit.execution.derivatives import require_first
-from squircuit.execution.kernels import hermitian
+from squircuit.execution.derivatives import require_eager, require_first
+from squircuit.execution.kernels import cpu, hermitian
 from squircuit.execution.kernels import lookup as kernel
 from squircuit.execution.plan import InputGroup
 from squircuit.execution.precision import tf32
-from squircuit.families import Categorical, Family, InputFunctions
+from squircuit.families import Categorical, Family, InputFunctions, Monotone, Transformed
 from squircuit.families.cache import kept
+from squircuit.families.monotone import Monotones
 from squircuit.families.recurrence import FARTHEST, standardise
+from squircuit.families.transformed import carried
 
 FamilyValues: TypeAlias = Callable[[InputGroup], Mapping[str, Tensor]]
 """The values of the learnable parameters of a group's families."""
@@ -74,7 +76,8 @@ def evaluate_inputs(
 
 def lookup(table: Tensor, x: Tensor) -> Tensor:
     """Columns x of the tables: (F or 1, K, V), (F, B) → (F, K, 2 or 1, B)."""
-    if kernel.usable(table):
+    if kernel.usable(table) or cpu.serves(table):
+        require_eager()
         return _Lookup.apply(table, x)  # type: ignore[no-untyped-call,no-any-return]
     parts = torch.view_as_real(table) if table.is_complex() else table.unsqueeze(3)  # (F or 1, K, V, 2 or 1)
     folds, (units, count) = len(x), (parts.shape[1], parts.shape[3])
@@ -86,18 +89,38 @@ def lookup(table: Tensor, x: Tensor) -> Tensor:
 
 
 class _Lookup(torch.autograd.Function):
+    """Columns of tables by a kernel. Linear in the table, and :class:`_Scatter` is its adjoint."""
+
     @staticmethod
     def forward(ctx: Any, table: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
         ctx.tables, ctx.values = len(table), table.shape[2]
-        return kernel.gather(table, x)
+        found: Tensor = kernel.gather(table, x) if table.is_cuda else cpu.gather(table, x)
+        return found
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        require_first()
         (x,) = ctx.saved_tensors
-        found = kernel.scatter(gradient.contiguous(), x, ctx.values)
-        return found.sum(dim=0, keepdim=True) if ctx.tables < len(x) else found, None
+        return _Scatter.apply(gradient, x, ctx.tables, ctx.values), None  # type: ignore[no-untyped-call]
+
+
+class _Scatter(torch.autograd.Function):
+    """Values are added to the columns of tables that they were read from."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, x: Tensor, tables: int, values: int) -> Tensor:
+        ctx.save_for_backward(x)
+        gradient = gradient.resolve_neg().contiguous()
+        if not x.is_cuda:
+            return cpu.scatter(gradient, x, tables, values)
+        found: Tensor = kernel.scatter(gradient, x, values)
+        return found.sum(dim=0, keepdim=True) if tables < len(x) else found
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        (x,) = ctx.saved_tensors
+        table = gradient.resolve_conj().resolve_neg().contiguous()
+        return _Lookup.apply(table, x), None, None, None  # type: ignore[no-untyped-call]
 
 
 def _functions(
@@ -114,56 +137,93 @@ def _functions(
 
 
 @final
-class LocationScaleInputs:
-    """Input functions that differ in location and scale only, evaluated together.
+class FunctionsTogether:
+    """Input functions that are those of one family in other coordinates, evaluated together.
 
-    A table of d continuous columns has d families, each placed by mean and spread of its column, so d groups
-    of one layer. Their functions are those of one family at (x − μ)/σ: one recurrence for all columns instead
-    of d. See :attr:`squircuit.families.Family.place`.
+    A table of d continuous columns has d families, each placed by mean and spread of its column or behind a
+    map that is fitted to it, so d groups of one layer. Their functions are those of one family at t(x), times
+    √t′(x): one recurrence for all columns instead of d. Families say so, and which t, in
+    :attr:`squircuit.families.Family.place` or by being :class:`squircuit.families.Transformed`.
 
     Args:
         groups: the input groups of a plan.
     """
 
     def __init__(self, groups: Sequence[InputGroup]) -> None:
-        alike: dict[Family, list[int]] = defaultdict(list)
-        self._at: dict[int, tuple[float, float]] = {}  # group → μ, σ
+        alike: dict[tuple[Family, type], list[int]] = defaultdict(list)
+        self._at: dict[int, Place | Monotone] = {}  # group → t
         for number, group in enumerate(groups):
-            if group.family.place is not None:
-                standard, loc, scale = group.family.place
-                self._at[number] = loc, scale
-                alike[standard].append(number)
-        self._alike = {family: numbers for family, numbers in alike.items() if len(numbers) > 1}
-        self._tensors: dict[tuple[Family, torch.dtype, torch.device], Tensor] = {}
+            found = _coordinate(group.family)
+            if found is not None:
+                standard, self._at[number] = found
+                alike[standard, type(self._at[number])].append(number)
+        self._alike = {key: numbers for key, numbers in alike.items() if len(numbers) > 1}
+        self._maps: dict[tuple[object, ...], Places | Monotones] = {}
 
     def functions(self, columns: Sequence[Tensor], dtype: torch.dtype) -> dict[int, tuple[Tensor, Tensor]]:
         """Group → φ(x) as v e^s, (F, B, n) in a precision and (F, B); only of groups with company.
 
         Args:
-            columns: of every group, (F, B), in the precision in which μ is to be subtracted.
+            columns: of every group, (F, B), in the precision in which locations are to be subtracted.
             dtype: of v.
         """
         found: dict[int, tuple[Tensor, Tensor]] = {}
-        for family, numbers in self._alike.items():
+        for key, numbers in self._alike.items():
             folds = [len(columns[number]) for number in numbers]
             x = torch.cat([columns[number] for number in numbers])
             x = x if x.is_floating_point() else x.double()
-            loc, scale = self._places(family, folds, x)  # (ΣF, 1) each
-            t = standardise(x, loc, scale, FARTHEST[x.dtype])
-            values, log_scales = family.evaluate_scaled(t, dtype=dtype)
-            parts = torch.split(values, folds), torch.split(log_scales - scale.log() / 2, folds)
+            there = x.isfinite()
+            t, log_slope = self._map(key, folds, x).forward(torch.where(there, x, 0.0))
+            values, log_scales = key[0].evaluate_scaled(torch.where(there, t, torch.nan), dtype=dtype)
+            factor, held = carried(log_slope / 2)
+            values, log_scales = values * factor.to(dtype)[..., None], (log_scales + held).to(x.dtype)
+            parts = torch.split(values, folds), torch.split(log_scales, folds)
             found |= dict(zip(numbers, zip(*parts, strict=True), strict=True))
         return found
 
-    def _places(self, family: Family, folds: Sequence[int], like: Tensor) -> Tensor:
-        """μ and σ of every fold in the type and on the device of the data: (2, ΣF, 1)."""
-        key = family, like.dtype, like.device
-        if key not in self._tensors:
-            numbers = zip(self._alike[family], folds, strict=True)
-            places = [self._at[number] for number, count in numbers for _ in range(count)]
-            with torch.inference_mode(mode=False):  # the tensor outlives the caller's mode
-                self._tensors[key] = torch.tensor(places, dtype=like.dtype, device=like.device).T[..., None]
-        return self._tensors[key]
+    def _map(self, key: tuple[Family, type], folds: Sequence[int], like: Tensor) -> Places | Monotones:
+        """The coordinates of all columns of a family, made once for the device and type of the data."""
+        name = (*key, like.dtype, like.device)
+        if name not in self._maps:
+            numbers = zip(self._alike[key], folds, strict=True)
+            each: list[Any] = [self._at[number] for number, count in numbers for _ in range(count)]
+            with torch.inference_mode(mode=False):  # the tensors outlive the caller's mode
+                if key[1] is Monotone:
+                    self._maps[name] = Monotones(each, like.device)
+                else:
+                    self._maps[name] = Places(torch.tensor(each, dtype=like.dtype, device=like.device))
+        return self._maps[name]
+
+
+Place: TypeAlias = tuple[float, float]
+"""μ and σ."""
+
+
+@final
+class Places:
+    """t(x) = (x − μ)/σ of F columns.
+
+    Args:
+        numbers: μ and σ, (F, 2).
+    """
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._loc, self._scale = numbers.T[..., None]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """t(x), (F, B), and log t′, (F, 1)."""
+        return standardise(x, self._loc, self._scale, FARTHEST[x.dtype]), -self._scale.log()
+
+
+def _coordinate(family: InputFunctions) -> tuple[Family, Place | Monotone] | None:
+    """ψ and t with φ(x) = ψ(t(x)) √t′(x), where t is fixed and is defined on the line."""
+    if not isinstance(family, Family):
+        return None
+    if family.place is not None:
+        return family.place[0], family.place[1:]
+    if isinstance(family, Transformed) and family.transform.tails is not None and not family.parameters():
+        return family.base, family.transform
+    return None
 
 
 def input_gram(

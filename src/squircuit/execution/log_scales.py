@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from squircuit.execution.kernels import cpu
 from squircuit.execution.kernels import normalise as kernel
 
 
@@ -24,6 +25,8 @@ def normalise(out: Tensor, scales: list[Tensor], values: Tensor, scale: Tensor) 
     """
     if kernel.usable(out, values, scales):
         return kernel.normalise(out, scales, values, scale)
+    if cpu.usable(out.shape[2], out, values, scale, *scales):
+        return cpu.normalise(out, scales, values, scale)
     norm = _norm(out)
     norm = torch.where(norm < torch.finfo(norm.dtype).tiny, 1.0, norm)  # one over smaller ones is infinite
     inverse = 1 / norm

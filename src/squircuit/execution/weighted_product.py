@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from squircuit.execution import complex_planes
-from squircuit.execution.kernels import pairs, products, row_sums
+from squircuit.execution.kernels import cpu, pairs, products, row_sums
 
 CHUNK = 1 << 20  # numbers of T and b that a CPU handles at a time
 COPIES = 1 << 26  # numbers of the gradients of a tied weight that a GPU holds before they are summed
@@ -57,6 +57,8 @@ def forward(kind: str, weight: Tensor, factors: list[Tensor], keep: bool) -> tup
     """
     if keep and split_point(kind, len(factors)) and pairs.usable(weight, factors):
         return pairs.product(weight, *_sides(kind, factors)), Saved(factors, is_fused=True)
+    if cpu.weighs(weight, factors):
+        return cpu.weigh(kind, weight, factors), Saved(factors)
     chunks = _chunks(kind, weight, factors)
     if len(chunks) == 1:
         out, product = _forward(kind, weight, factors)
@@ -105,6 +107,9 @@ def backward(
     """
     if saved.is_fused:
         _fused_backward(kind, weight, saved.factors, gradient, targets, total, fresh)
+        return
+    if cpu.weighs(weight, saved.factors, gradient, total, *targets):
+        cpu.gradients(kind, weight, saved.factors, gradient, targets, total, fresh)
         return
     for part in _chunks(kind, weight, saved.factors):
         some = Saved([factor[part] for factor in saved.factors], saved.product)

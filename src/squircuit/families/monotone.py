@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from numpy.typing import ArrayLike
@@ -112,20 +112,7 @@ class Monotone:
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """t(x) and log t′(x), (...,) each, in double precision; NaN where x is."""
         x = x.double()
-        first, last = self.knots[0], self.knots[-1]
-        low, width, base, rise, slope, near, far = self._piece(self.knots, x)
-        theta = (x.clamp(first, last) - low) / width
-        mixed = theta * (1 - theta)
-        below = slope + (far + near - 2 * slope) * mixed
-        t = base + rise * (slope * theta.square() + near * mixed) / below
-        grown = far * theta.square() + 2 * slope * mixed + near * (1 - theta).square()
-        log_slope = 2 * slope.log() + grown.log() - 2 * below.log()
-        for sign, end, steep, bend in self._tails():
-            beyond = torch.where(sign * (x - end) > 0, sign * (x - end) * steep, 0.0)
-            bent = torch.log1p(bend * beyond)
-            t = t + sign * (bent / bend if bend else beyond)
-            log_slope = log_slope - bent
-        return t, log_slope
+        return _forward(x, self._piece(self.knots, x), self.knots[0], self.knots[-1], self._tails())
 
     def inverse(self, t: Tensor) -> Tensor:
         """The x with t(x) = t, (...,), in double precision; NaN where t is."""
@@ -190,6 +177,72 @@ class Monotone:
             fix = f"pass {max(count, least)} finite numbers"
             raise wrong(self, name, f"is not {max(count, least)} finite numbers", fix)
         object.__setattr__(self, name, tuple(float(number) for number in numbers))
+
+
+@final
+class Monotones:
+    """Maps of the line, one for each row of points, in as many operations as one of them takes.
+
+    Args:
+        maps: t_1, …, t_F, all with tails.
+        device: of the points.
+
+    Example:
+        >>> t = Monotone(knots=(0.0, 1.0, 3.0), values=(-1.0, 0.0, 1.0), slopes=(1.0, 0.7, 0.4))
+        >>> maps = Monotones([t, Monotone((0.0, 1.0), (0.0, 2.0), (2.0, 2.0))], torch.device("cpu"))
+        >>> maps.forward(torch.tensor([[-1.0, 1.0, 2.0], [0.5, 1.0, 1.5]]))[0]
+        tensor([[-2.0000,  0.0000,  0.5714],
+                [ 1.0000,  2.0000,  3.0000]], dtype=torch.float64)
+    """
+
+    def __init__(self, maps: Sequence[Monotone], device: torch.device) -> None:
+        most = max(len(t.knots) for t in maps)
+
+        def rows(numbers: Sequence[Sequence[float]], filling: float | None = None) -> Tensor:
+            filled = [
+                [*row, *[row[-1] if filling is None else filling] * (most - len(row))] for row in numbers
+            ]
+            return torch.tensor(filled, dtype=torch.float64, device=device)
+
+        self._inner = rows([t.knots[1:-1] for t in maps], math.inf)
+        self._numbers = torch.stack([rows(each) for each in zip(*map(_pieces, maps), strict=True)])
+        ends = torch.tensor([(t.knots[0], t.knots[-1]) for t in maps], dtype=torch.float64, device=device)
+        self._first, self._last = ends.T[..., None]
+        tails = torch.tensor([t._tails() for t in maps], dtype=torch.float64, device=device)
+        self._tails = [tuple(tail[..., None]) for tail in tails.permute(1, 2, 0)]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """t_f(x) and log t_f′(x) of row f: (F, B) each, in double precision; NaN where x is."""
+        x = x.double()
+        number = torch.searchsorted(self._inner, x.detach().contiguous(), right=True)
+        pieces = self._numbers.gather(2, number.expand(len(self._numbers), -1, -1)).unbind()
+        return _forward(x, pieces, self._first, self._last, self._tails)
+
+
+def _forward(
+    x: Tensor, pieces: Sequence[Tensor], first: Any, last: Any, tails: Sequence[Sequence[Any]]
+) -> tuple[Tensor, Tensor]:
+    """t(x) and log t′(x) with the numbers of the pieces in which points lie; those of maps may be columns."""
+    low, width, base, rise, slope, near, far = pieces
+    theta = (x.clamp(first, last) - low) / width
+    mixed = theta * (1 - theta)
+    below = slope + (far + near - 2 * slope) * mixed
+    t = base + rise * (slope * theta.square() + near * mixed) / below
+    grown = far * theta.square() + 2 * slope * mixed + near * (1 - theta).square()
+    log_slope = 2 * slope.log() + grown.log() - 2 * below.log()
+    for sign, end, steep, bend in tails:
+        beyond = torch.where(sign * (x - end) > 0, sign * (x - end) * steep, 0.0)
+        bent = torch.log1p(bend * beyond)
+        t = t + sign * _unbent(bent, beyond, bend)
+        log_slope = log_slope - bent
+    return t, log_slope
+
+
+def _unbent(bent: Tensor, beyond: Tensor, bend: Any) -> Tensor:
+    """log(1 + κu)/κ, or u where κ = 0."""
+    if not isinstance(bend, Tensor):
+        return bent / bend if bend else beyond
+    return torch.where(bend == 0, beyond, bent / torch.where(bend == 0, 1.0, bend))
 
 
 @kept(4096)

@@ -82,13 +82,13 @@ class Transformed(Derived):
     def _scaled_functions(self, x: Tensor, values: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         t, log_slope = self._forward(x)
         functions, scale = self.base.evaluate_scaled(t, values, dtype)
-        factor, held = _carried(log_slope / 2)
+        factor, held = carried(log_slope / 2)
         return functions * factor.to(dtype)[..., None], (scale + held).to(x.dtype)
 
     def _separate_functions(self, x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
         t, log_slope = self._forward(x)
         functions, scale = self.base.evaluate_separately(t, values)
-        factor, held = _carried(log_slope / 2)
+        factor, held = carried(log_slope / 2)
         return functions * factor[..., None], scale + held[..., None]
 
     def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,7 +115,7 @@ class Transformed(Derived):
         return torch.cat([ends, knots[(knots > ends[0]) & (knots < ends[-1])]]).sort().values
 
 
-def _carried(log_factor: Tensor) -> tuple[Tensor, Tensor]:
+def carried(log_factor: Tensor) -> tuple[Tensor, Tensor]:
     """A factor as 1 e^s: the 1 carries all of its gradient, s has none."""
     held = log_factor.detach()
     return (log_factor - held).exp(), held

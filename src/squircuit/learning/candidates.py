@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from squircuit.data import Table
@@ -15,6 +16,8 @@ KINDS = ("mixtures", "trees")
 """Kinds of candidates."""
 ROWS_A_COMPONENT = 4
 """The least rows of a component, on average."""
+ROWS_OF_MANY = 20
+"""The same where rows are many."""
 FEW_ROWS = 4000
 """Below, every row is held out once, in one of the folds; above, a part of the rows is."""
 FEW_DISCRETE_ROWS = 1000
@@ -25,7 +28,9 @@ WIDTHS = (1.0, 1.5, 2.5)
 OF_TREES = (("average", 0.99), ("lr_free", 0.05))
 """Training of trees whose columns are all discrete."""
 RANK = 3
-"""The rank of covariances of low rank."""
+"""The least rank of covariances of low rank."""
+COLUMNS_A_RANK = 10
+"""They have one for so many columns."""
 JOINT = 512
 """States of discrete columns that are seen as one, at most."""
 JOINT_OF_FEW = 64
@@ -74,12 +79,14 @@ def _small(table: Table) -> list[Candidate]:
         return [LatentMixture(2, 256, 256), *map(GaussianMixture, counts)]
     grid = [
         *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0)),
+        *_grid((1, 3), ("low-rank",), (0, 64), (1.0,)),
+        *_grid((1,), ("full",), (0, 64), (3.0,)),
         *_grid((3, 8), ("full",), (0,), (0.3,)),
         *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
         *_grid((15, 5), ("tied",), (32,), (3.0,)),
         *_grid((8, 3), ("low-rank",), (32,), (0.3,)),
         *_grid((3, 15, 5), ("full",), (32,), (10.0,)),
-        *_grid((1, 2, 8), ("full",), (64, 0), (3.0,)),
+        *_grid((2, 8), ("full",), (64, 0), (3.0,)),
         *_grid((15, 5), ("full",), (128, 0), (10.0, 1.0)),
         *_grid((50,), ("tied",), (0, 64), (1.0,)),
         *_grid((5,), ("low-rank",), (64,), (3.0, 1.0)),
@@ -95,7 +102,7 @@ def _small(table: Table) -> list[Candidate]:
     joint = JOINT_OF_FEW if groups_of(table, JOINT_OF_FEW) else 0
     if joint:
         grid[1:1] = _grid((5, 15), ("full",), (32,), (3.0,), joint=joint)
-    return [one for one in grid if one.components * ROWS_A_COMPONENT <= rows and _suits(one, table)]
+    return _suited(grid, table, ROWS_A_COMPONENT * len(table) / max(rows, 1))
 
 
 def _large(table: Table) -> list[Candidate]:
@@ -104,7 +111,7 @@ def _large(table: Table) -> list[Candidate]:
         by_em = [GaussianMixture(count, prior=0.3) for count in (50, 20) if count * 20 <= len(table)]
         return [*(LatentMixture(count) for count in (8, 4)), *by_em, LatentMixture(16)]
     if any(column.is_discrete for column in table.columns):
-        return [one for one in _mixed(table) if one.components * 20 <= len(table) and _suits(one, table)]
+        return _suited(_mixed(table), table, ROWS_OF_MANY)
     grid = [
         *_grid((100,), ("full",), (1000,), (0.3,), widths=(1.0,)),
         *_grid((200,), ("low-rank",), (64,), (0.3,), widths=(1.0,)),
@@ -116,7 +123,7 @@ def _large(table: Table) -> list[Candidate]:
         *_grid((20,), ("full",), (1000, 0), (0.3,), widths=(1.0,)),
         *_grid((200,), ("full",), (0, 128), (0.3,), widths=(1.0,)),
     ]
-    return [one for one in grid if one.components * 20 <= len(table) and _suits(one, table)]
+    return _suited(grid, table, ROWS_OF_MANY)
 
 
 def _mixed(table: Table) -> list[GaussianMixture]:
@@ -156,10 +163,13 @@ def _grid(
     ]
 
 
-def _suits(candidate: GaussianMixture, table: Table) -> bool:
-    """A low rank is one only beside more columns."""
+def _suited(grid: Sequence[GaussianMixture], table: Table, rows: float) -> list[Candidate]:
+    """Those with so many rows a component; a low rank grows with the columns, and is one only beside more."""
     numbers = sum(not column.is_discrete for column in table.columns)
-    return candidate.rank is None or candidate.rank < numbers
+    fitting = [one for one in grid if one.components * rows <= len(table)]
+    rank = max(RANK, numbers // COLUMNS_A_RANK)
+    ranked = [one if one.rank is None else replace(one, rank=rank) for one in fitting]
+    return [one for one in ranked if one.rank is None or one.rank < numbers]
 
 
 def _trees(table: Table) -> list[Candidate]:

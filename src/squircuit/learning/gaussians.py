@@ -127,7 +127,7 @@ class Full(Gaussians):
     Example:
         >>> one = Full(torch.zeros(1, 2, dtype=torch.double), torch.eye(2, dtype=torch.double)[None])
         >>> x = torch.tensor([[0.0, 1.0]], dtype=torch.double)
-        >>> (one.features(x) @ one.natural(torch.tensor([[True, True]]))[0]).item()  # −½ − log 2π
+        >>> one.given(x, torch.tensor([True, True])).log_probs.item()  # −½ − log 2π
         -2.3378770664093453
     """
 

@@ -29,6 +29,8 @@ REFITS = 10
 """Iterations of EM on all rows, from what was found on some of them."""
 STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
 """Options of EM that stop later than its defaults."""
+FLOOR = 1e-9
+"""The least variance in any direction, of standardised columns: one may nearly determine another."""
 ITERATIONS = 100
 """Iterations of EM that a mixture takes, about."""
 LOOKED_UP = 1
@@ -235,6 +237,7 @@ class GaussianMixture(Candidate):
             categories=encoding.categories(table.schema),
             weights=None if weights is None else torch.from_numpy(weights),
             prior=self.prior,
+            floor=FLOOR,
             seed=seed,
             device=device,
             **(STOPPING | more),

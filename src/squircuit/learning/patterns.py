@@ -13,7 +13,7 @@ ROWS = 8192
 """Rows of a pattern at a time: their features stay in the cache."""
 NUMBERS = 2**19
 """Numbers at a time of rows that are each seen by themselves."""
-ALONE = 64
+ALONE = 16
 """A pattern with so many rows is a group of its own; rows of rarer ones are seen one by one."""
 
 

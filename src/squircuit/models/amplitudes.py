@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from squircuit.execution.inputs import LocationScaleInputs, evaluate_inputs, points
+from squircuit.execution.inputs import FunctionsTogether, evaluate_inputs, points
 from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.unit_squares import has_no_sums, log_unit_squares
@@ -24,7 +24,7 @@ class Amplitudes:
 
     def __init__(self, network: Network) -> None:
         self._network, self._groups = network, network.plan.input_groups
-        self._together = LocationScaleInputs(self._groups)
+        self._together = FunctionsTogether(self._groups)
         self.has_unit_scales = has_no_sums(network.plan)
 
     def log_density(self, weights: StackedWeights, x: Tensor, real: torch.dtype) -> Tensor:

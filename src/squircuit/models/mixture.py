@@ -63,7 +63,7 @@ def unmixed(model: SquaredCircuit) -> list[tuple[float, SquaredCircuit]]:
         >>> import squircuit as sq
         >>> circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2)
         >>> pair = [SquaredCircuit(circuit, seed=seed) for seed in (0, 1)]
-        >>> [share for share, _ in unmixed(mixture(pair, [1.0, 3.0]))]
+        >>> [round(share, 6) for share, _ in unmixed(mixture(pair, [1.0, 3.0]))]
         [0.25, 0.75]
     """
     circuit, logs = model.circuit(), model.component_log_weights().detach().double().cpu()

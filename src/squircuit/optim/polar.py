@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import ParameterError
-from squircuit.execution.kernels import hermitian
+from squircuit.execution.kernels import cpu, hermitian
 from squircuit.execution.precision import tf32
 from squircuit.optim.base import Params, StiefelOptimizer, vector_adam, vector_scale
 from squircuit.optim.gram import STEPS, Grams, inverse_square_root, root_of_trace
@@ -78,6 +78,9 @@ class Polar(StiefelOptimizer):
         if stacks.are_nearly_square:
             self._update_nearly_square(stacks, group)
             return
+        if stacks.rows <= cpu.MOST_ROWS and cpu.serves(*stacks.weights, *stacks.gradients):
+            self._update_on_cpu(stacks, group)
+            return
         averages, g, scale = vector_adam(stacks, group)
         stacks.apply(averages, *polar_factors(g, scale, _bounded(group["lr"]), group["trust"]))
 
@@ -92,6 +95,19 @@ class Polar(StiefelOptimizer):
                 part = slice(start, start + at_once)
                 polar_step(weight[part], average[part], factor[part], rate, group["trust"])
 
+    def _update_on_cpu(self, stacks: Stacks, group: dict[str, Any]) -> None:
+        averages, rate = stacks.state("exp_avg"), float(_bounded(group["lr"]))
+        factor, trust = 1 - group["betas"][0], group["trust"]
+        scale = torch.split(vector_scale(stacks, stacks.norms, group).double(), stacks.sizes)
+        for parts in zip(stacks.weights, stacks.gradients, averages, scale, strict=True):
+            cpu.polar_step(*parts[:3], factor, parts[3], rate, trust, _steps(trust))
+        torch.autograd.graph.increment_version(stacks.weights)  # torch does not see what kernels change
+
+
+def _steps(trust: float) -> int:
+    """Steps of Newton–Schulz, until the farthest that ``trust`` lets weights move is back."""
+    return STEPS if trust <= 0.5 else 2 * STEPS
+
 
 def _bounded(lr: float | Tensor) -> float | Tensor:
     return lr.clamp(max=LARGEST) if isinstance(lr, Tensor) else min(lr, LARGEST)
@@ -99,7 +115,7 @@ def _bounded(lr: float | Tensor) -> float | Tensor:
 
 def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> tuple[Tensor, Tensor]:
     """α, β of X⁺ = αX + βM = (YYᴴ)^(-1/2) Y with Y = X − ηD, D the scaled tangent part of M, η‖D‖ ≤ trust."""
-    steps = STEPS if trust <= 0.5 else 2 * STEPS
+    steps = _steps(trust)
     if kernel.usable(g.xx):
         return kernel.polar_factors(g.xx, g.xm, g.mm, scale, lr, trust, steps)
     a, b = g.scaled(*g.euclidean(), scale)

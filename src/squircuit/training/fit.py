@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from squircuit.errors import ParameterError, Wording
+from squircuit.errors import ParameterError, SquircuitError, Wording
 from squircuit.models import SquaredCircuit
 from squircuit.training.callbacks import Callback, Event, as_callbacks
 from squircuit.training.checkpoint import RunFolder, identity, told
@@ -70,7 +70,8 @@ def fit(
     Raises:
         ParameterError, DataError, FormatError: before anything is changed; DataError also where rows have
             probability 0 under the model, which then has its last good weights.
-        ProcessError: another process has failed or ended; the model has its best weights so far.
+        ProcessError: another process has failed or ended; the model has its best weights so far (with
+            ``shard="weights"`` its part of them, and the folder of the run has the whole model).
 
     Example:
         >>> import squircuit as sq, torch
@@ -104,8 +105,12 @@ def fit(
         loop = Loop(model, data, settings, folder, called, processes)
         if folder is not None:
             lock = folder.locked()
-            processes.on_first(lambda: held.enter_context(lock))
-            _prepare(loop, folder, processes)
+            try:
+                processes.on_first(lambda: held.enter_context(lock))
+                _prepare(loop, folder, processes)
+            except SquircuitError:  # which all processes raise here
+                loop.put_together()
+                raise
         if not loop.is_over:
             return loop.run()
     model.eval()

@@ -129,8 +129,12 @@ class Loop:
     def _put_best(self) -> None:
         """The model has its best weights, and has them whole."""
         put(self.model, self.best)
+        self.put_together()
+
+    def put_together(self) -> None:
+        """The model has its weights whole; all processes call this."""
         if self.steps.spread is not None:
-            self.steps.spread.join(self.steps.gathered(self.best))
+            self.steps.spread.join(self.steps.gathered(weights_of(self.model)))
 
     @property
     def is_over(self) -> bool:

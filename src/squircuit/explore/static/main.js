@@ -20,7 +20,7 @@ async function start() {
   try {
     const { names } = await ask("shelf");
     if (names.length > 1) document.getElementById("shelf").replaceChildren(shelfMenu(names));
-    onState(() => open(names));
+    onState(() => open(names).catch((error) => notice(error.message)));
     await open(names);
   } catch (error) {
     notice(error.message);

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
+import oracle
 import squircuit as sq
 from squircuit.families import Monotone, MultivariateGaussian, OrthonormalisedBlock
 
@@ -327,7 +328,7 @@ def test_what_has_no_closed_form_is_refused_with_a_fix():
     with pytest.raises(sq.StructureError, match="give the block one input layer that has all"):
         model.log_prob(ROWS)
     _, model = model_of(orthogonal_alternatives)
-    assert model.log_prob(ROWS, missing=MASKS[:2]).isfinite().all()
+    assert model.log_prob(ROWS, missing=MASKS[[0, 3]]).isfinite().all()
     for question in (model.marginals, lambda: model.sample(2)):
         with pytest.raises(sq.StructureError, match="interference the last missing variable sees alone"):
             question()
@@ -432,3 +433,21 @@ def test_blocks_without_learnable_numbers_answer_another_mask_in_every_row(covar
     alone = [model.log_prob(row[None], mask[None]).item() for row, mask in zip(rows, masks, strict=True)]
     with torch.no_grad():
         assert model.log_prob(rows, masks).tolist() == pytest.approx(alone, abs=1e-12)
+
+
+def test_a_part_of_a_block_below_a_sum_of_several_inputs_is_refused_where_nothing_hides_cross_terms():
+    """Orthonormal blocks of rows of one matrix, of which a coordinate is shown, interfere."""
+    family = OrthonormalisedBlock(gaussians(3, 2, learnable=False))
+    blocks, states = sq.Parameter((3, 3)), sq.Parameter((2, 2))
+    products = [
+        sq.Kronecker([sq.Input((0, 1), family, 1, blocks, k), sq.Input(2, sq.Categorical(2), 1, states, k)])
+        for k in range(2)
+    ]
+    circuit = sq.Circuit(sq.Sum(products, units=1)).initialise(seed=1)
+    model = sq.SquaredCircuit(circuit, dtype=torch.complex128).eval()
+    row = [[0.5, 0.0, 1.0]]
+    with pytest.raises(sq.StructureError, match="below a sum of several inputs, whose interference"):
+        model.log_prob(row, missing=[False, True, False])
+    table = np.stack(np.broadcast_arrays(0.5, GRID.numpy()[:, None], np.arange(2.0)), axis=2).reshape(-1, 3)
+    expected = math.log(oracle.density(model.circuit(), table).sum() * STEP)
+    assert model.log_prob(row, missing=[False, True, True]).item() == pytest.approx(expected, abs=1e-9)

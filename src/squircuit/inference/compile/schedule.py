@@ -169,6 +169,8 @@ class _Scheduler:
     steps: list[Step] = field(default_factory=list)
     forms: dict[Key, Form] = field(default_factory=dict)
     open_variable: dict[Key, int] = field(default_factory=dict)
+    hiding: set[Key] = field(default_factory=set)  #: layers above an input layer all of which is missing
+    cut: dict[Key, tuple[int, ...]] = field(default_factory=dict)  #: or above a block of which a part is
     places: dict[Key, tuple[int, int]] = field(default_factory=dict)
 
     def schedule(self) -> Schedule:
@@ -197,6 +199,10 @@ class _Scheduler:
         """The form of an input layer, and whether the weights of nodes count in it."""
         forms = {self.variables[v] for v in variables}
         self.open_variable[key] = variables[0]
+        if Form.VECTOR not in forms:
+            self.hiding.add(key)
+        elif len(forms) > 1:
+            self.cut[key] = variables
         if forms == {Form.IDENTITY}:
             return Form.IDENTITY, False
         is_weighted = not forms.isdisjoint({Form.OPEN, Form.WEIGHTED})
@@ -210,6 +216,7 @@ class _Scheduler:
 
     def _inner(self, key: Key, group: SumGroup | ProductGroup, fold: int) -> tuple[Form, Pattern]:
         reads = [[(k, slots[fold]) for k, slots in branch.factors] for branch in branches_of(group)]
+        self._require_vanishing(key, reads)
         pattern = tuple(tuple(self.forms[item] for item in items) for items in reads)
         form = combined(pattern[0])
         if key in self.plan.squares_suffice:
@@ -218,6 +225,20 @@ class _Scheduler:
             item = next(item for item in reads[0] if self.forms[item] is Form.OPEN)
             self.open_variable[key] = self.open_variable[item]
         return form, pattern
+
+    def _require_vanishing(self, key: Key, reads: list[list[Key]]) -> None:
+        """Refuse cross terms of a sum's inputs: they vanish below an input layer all of which is missing.
+
+        Of a block of which a part is shown the functions are not orthogonal.
+        """
+        blocks = [self.cut[item] for items in reads for item in items if item in self.cut]
+        is_hiding = all(not self.hiding.isdisjoint(items) for items in reads)
+        if len(reads) > 1 and blocks and not is_hiding:
+            raise below_alternatives(blocks[0])
+        if is_hiding or (len(reads) == 1 and not self.hiding.isdisjoint(reads[0])):
+            self.hiding.add(key)
+        if blocks:
+            self.cut[key] = blocks[0]
 
     def _add(self, group: Group, form: Form, is_weighted: bool, folds: Slots) -> None:
         sources = tuple(

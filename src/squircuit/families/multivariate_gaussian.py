@@ -230,7 +230,8 @@ class MultivariateGaussian(BlockFamily):
 
     def means_and_roots(self, values: Values | None = None) -> tuple[Tensor, Tensor]:
         """Means of t(x), (n, D), and A with covariances A Aᵀ, (n or 1, D, Q)."""
-        found = self._resolve(values, torch.empty(0, dtype=torch.float64, device=device_of(values)))
+        like = torch.empty(0, dtype=torch.float64, device=device_of(values))
+        found = self._resolve(values, like) if self.learnable else self._fixed(like.device)
         if self.covariance == "diagonal":
             return found["loc"], torch.diag_embed(found["log_scale"].exp())
         if self.covariance == "low-rank":

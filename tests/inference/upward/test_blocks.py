@@ -420,3 +420,15 @@ def test_expectations_over_one_transformed_variable_are_exact_to_rounding():
     assert model.expectation({0: torch.square}).item() == pytest.approx(
         (variance + mean**2).item(), rel=1e-12
     )
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
+def test_blocks_without_learnable_numbers_answer_another_mask_in_every_row(covariance):
+    """As rows with the same masks do when asked one by one."""
+    family = gaussians(3, 2, covariance, learnable=False)
+    model = sq.SquaredCircuit(sq.Circuit(sq.Input((0, 1), family)), dtype=torch.float64).eval()
+    rows = torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    masks = torch.tensor([[1, 1], [1, 1], [0, 1], [0, 0], [1, 0], [1, 1]]).bool()
+    alone = [model.log_prob(row[None], mask[None]).item() for row, mask in zip(rows, masks, strict=True)]
+    with torch.no_grad():
+        assert model.log_prob(rows, masks).tolist() == pytest.approx(alone, abs=1e-12)

@@ -139,7 +139,7 @@ class SquaredCircuit(Queries, StackedWeights):
         if not numbers:
             raise ParameterError(f"no component of {last + 1} is named. Fix: pass a number from 0 to {last}.")
         circuit = self.circuit()
-        of_layers = circuit.root_shares.split(sizes)
+        of_layers = torch.split(circuit.root_shares, sizes)
         shares = torch.cat([of_layers[number] for number in numbers])
         part = SquaredCircuit(part_of(circuit, numbers, shares / shares.sum()), dtype=self.precision)
         part.schema, part.shape = self.schema, self.shape

@@ -38,7 +38,31 @@ def separated(circuit: Circuit) -> list[Circuit]:
     """A circuit for each root layer, with the values that are there."""
     if len(circuit.roots) == 1:
         return [circuit]
-    return [_alone(circuit, root) for root in circuit.roots]
+    return [part_of(circuit, [number]) for number in range(len(circuit.roots))]
+
+
+def part_of(circuit: Circuit, numbers: Sequence[int], root_weights: Tensor | None = None) -> Circuit:
+    """The circuit of some root layers, with the values that are there.
+
+    Args:
+        circuit: whose root layers are taken.
+        numbers: which of them.
+        root_weights: π of their units; None: all alike.
+
+    Example:
+        >>> import squircuit as sq
+        >>> circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2, components=3)
+        >>> len(part_of(circuit, [0, 2]).roots)
+        2
+    """
+    roots = [circuit.roots[number] for number in numbers]
+    part = Circuit(roots, initial=False, validate=circuit.validated)
+    values = {name: circuit.known_value(parameter) for name, parameter in part.parameters.items()}
+    known = {name: value for name, value in values.items() if value is not None}
+    shares = None
+    if root_weights is not None:
+        shares = Parameter(tuple(root_weights.shape), Constraint.SIMPLEX, False, "roots", root_weights)
+    return Circuit(roots, root_weights=shares, weights=known, initial=False, validate=circuit.validated)
 
 
 def independent(circuit: Circuit) -> list[list[int]]:
@@ -60,13 +84,6 @@ def independent(circuit: Circuit) -> list[list[int]]:
         numbers = [*sorted(n for _, members in related for n in members), number]
         groups.append((held.union(*(parameters for parameters, _ in related)), numbers))
     return sorted(numbers for _, numbers in groups)
-
-
-def _alone(circuit: Circuit, root: Layer) -> Circuit:
-    part = Circuit(root, initial=False, validate=circuit.validated)
-    values = {name: circuit.known_value(parameter) for name, parameter in part.parameters.items()}
-    known = {name: value for name, value in values.items() if value is not None}
-    return Circuit(root, weights=known, initial=False, validate=circuit.validated)
 
 
 def _renamed(circuit: Circuit, prefix: str) -> list[Layer]:

@@ -66,26 +66,11 @@ def unmixed(model: SquaredCircuit) -> list[tuple[float, SquaredCircuit]]:
         >>> [round(share, 6) for share, _ in unmixed(mixture(pair, [1.0, 3.0]))]
         [0.25, 0.75]
     """
-    circuit, logs = model.circuit(), model.component_log_weights().detach().double().cpu()
-    groups = independent(circuit)
+    groups = independent(model.circuit())
     if len(groups) == 1:
         return [(1.0, model)]
-    return [(float(logs[group].exp().sum()), _part(model, circuit, group)) for group in groups]
-
-
-def _part(model: SquaredCircuit, circuit: Circuit, group: list[int]) -> SquaredCircuit:
-    """The model of some of the root layers."""
-    roots, sizes = [circuit.roots[number] for number in group], [root.units for root in circuit.roots]
-    of_layers = torch.split(model.root_shares().detach().double().cpu(), sizes)
-    shares = torch.cat([of_layers[number] for number in group])
-    value = shares / shares.sum()
-    root_weights = Parameter(tuple(value.shape), Constraint.SIMPLEX, False, "roots", value)
-    names = Circuit(roots, initial=False, validate=circuit.validated).parameters
-    weights = {name: circuit.value(parameter) for name, parameter in names.items()}
-    part = Circuit(roots, root_weights=root_weights, weights=weights, validate=circuit.validated)
-    made = SquaredCircuit(part, dtype=model.precision).to(model.device).eval()
-    made.schema, made.shape = model.schema, model.shape
-    return made
+    logs = model.component_log_weights().detach().double().cpu()
+    return [(float(logs[group].exp().sum()), model.component(*group)) for group in groups]
 
 
 def _normalised(model: SquaredCircuit, precision: torch.dtype) -> tuple[Circuit, float]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit
-from squircuit.circuits.root_layers import mixed, separated
+from squircuit.circuits.root_layers import part_of
 from squircuit.data import Schema
 from squircuit.data.given import rows_of
 from squircuit.errors import ParameterError, is_whole, warn_former
@@ -118,8 +118,10 @@ class SquaredCircuit(Queries, StackedWeights):
             return []
         return [str(name) for name in names]
 
-    def component(self, number: int) -> SquaredCircuit:
-        """One of the circuits that are mixed, as a model of its own, p(x | m): in evaluation mode, detached.
+    def component(self, *numbers: int) -> SquaredCircuit:
+        """One of the circuits that are mixed as a model of its own, p(x | m), or some with their shares.
+
+        It is in evaluation mode and learns nothing until it is told to.
 
         Example:
             >>> import squircuit as sq
@@ -127,18 +129,21 @@ class SquaredCircuit(Queries, StackedWeights):
             >>> SquaredCircuit(circuit).component(2).sample(5, seed=0).shape
             torch.Size([5, 4])
         """
-        count = len(self.structure.roots)
-        if not is_whole(number, 0, count - 1):
-            raise ParameterError(
-                f"component {number!r} of {count}. Fix: pass a number from 0 to {count - 1}."
-            )
+        sizes = [root.units for root in self.structure.roots]
+        last = len(sizes) - 1
+        for number in numbers:
+            if not is_whole(number, 0, last):
+                raise ParameterError(
+                    f"component {number!r} of {last + 1}. Fix: pass a number from 0 to {last}."
+                )
+        if not numbers:
+            raise ParameterError(f"no component of {last + 1} is named. Fix: pass a number from 0 to {last}.")
         circuit = self.circuit()
-        part = separated(circuit)[number]
-        first = sum(root.units for root in circuit.roots[:number])
-        shares = circuit.root_shares[first : first + part.num_roots]
-        alone = SquaredCircuit(mixed([part], shares / shares.sum()), dtype=self.precision)
-        alone.schema, alone.shape = self.schema, self.shape
-        return alone.to(self.device).eval().requires_grad_(False)
+        of_layers = torch.split(circuit.root_shares, sizes)
+        shares = torch.cat([of_layers[number] for number in numbers])
+        part = SquaredCircuit(part_of(circuit, numbers, shares / shares.sum()), dtype=self.precision)
+        part.schema, part.shape = self.schema, self.shape
+        return part.to(self.device).eval().requires_grad_(False)
 
     def log_density(self, x: Tensor, real: torch.dtype | None = None) -> Tensor:
         """log Σ_r π_r |c_r(x)|², not divided by Z, of data that has been checked: (n, d) → (n,).

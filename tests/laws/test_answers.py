@@ -616,3 +616,24 @@ def test_an_unpickled_model_with_a_shared_parameter_answers_as_before(constraint
     x = torch.tensor([[0], [1]])
     assert torch.equal(again.log_prob(x), model.log_prob(x))
     assert torch.equal(again.marginals().values[0], model.marginals().values[0])
+
+
+def test_gradients_off_the_manifold_count_cross_terms_also_where_rows_are_orthogonal():
+    rows = sq.Parameter((3, 3))
+    inputs = [sq.Input(0, sq.Categorical(3), 1, rows, first_row=row) for row in (0, 1)]
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(inputs, units=1)), seed=28, dtype=torch.complex128)
+    for parameter in model.parameters():
+        parameter.data.mul_(1.5)  # the products of rows stay zero, and their derivatives do not
+    x = torch.tensor([[1]])
+    held = list(model.parameters())
+    found = torch.autograd.grad(model.log_prob(x).sum(), held)
+    generator = torch.Generator().manual_seed(0)
+    for parameter, gradient in zip(held, found, strict=True):
+        step = 1e-6 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        ends = []
+        for sign in (1, -2):
+            parameter.data.add_(sign * step)
+            ends.append(model.log_prob(x).item())
+        parameter.data.add_(step)
+        slope = (gradient.conj() * step).real.sum().item()
+        assert (ends[0] - ends[1]) / 2 == pytest.approx(slope, rel=1e-4)

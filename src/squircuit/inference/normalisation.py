@@ -41,11 +41,15 @@ adds it up over the layers."""
 PROBES = 2
 
 
+NONE: frozenset[str] = frozenset()
+
+
 class Kept(NamedTuple):
     """Which weights keep their constraints now; of what is free there is nothing to keep."""
 
     lost: frozenset[str]  #: parameters of input layers whose rows are not even orthogonal any more
     all: bool
+    moved: frozenset[str] = NONE  #: and, where gradients are wanted, all that are not on the manifold
 
 
 KEPT = Kept(frozenset(), True)
@@ -124,17 +128,19 @@ class Normalisation:
     # ------------------------------------------------------------------ weights
 
     @torch.no_grad()
-    def look(self, weights: Sequence[Tensor], limit: float | None = None) -> Kept:
+    def look(self, weights: Sequence[Tensor], limit: float | None = None, slopes: bool = False) -> Kept:
         """Which of the stacked weights, in the order of the plan, keep their constraints now.
 
         Args:
             weights: the stacks.
             limit: how far they may be from the manifold; default the size of rounding.
+            slopes: gradients are wanted.
         """
         found = dict(zip(self._looked_at(), self._kept(weights, limit), strict=True))
         gone = [i for i, is_kept in found.items() if not is_kept]
         lost = frozenset(name for i in gone for name in self._slanted(i, weights[i]))
-        return Kept(lost & self._of_inputs, not gone)
+        moved = frozenset(name for i in gone for name in self.stacks[i].parameters) if slopes else NONE
+        return Kept(lost & self._of_inputs, not gone, moved & self._of_inputs)
 
     def _looked_at(self) -> list[int]:
         return [
@@ -249,19 +255,29 @@ class _Part:
             self.names[layer.weight] for layer in self.circuit.inputs if layer.weight is not None
         )
 
+    @cached_property
+    def structured(self) -> Verdict:
+        return is_structured_decomposable(self.circuit)
+
     def keeps(self, kept: Kept) -> bool:
-        return self.held.isdisjoint(kept.lost)
+        """The products of different input functions vanish.
+
+        Off the manifold rows may still be orthogonal: their products are zero, and the derivatives of these
+        are not. Where gradients are wanted they count, if they are tractable.
+        """
+        if not self.held.isdisjoint(kept.lost):
+            return False
+        return self.held.isdisjoint(kept.moved) or not self.structured
 
     def joins(self, kept: Kept, always: bool) -> bool:
         """Cross terms count in marginals; StructureError where they are not tractable."""
         if self.u1 and self.u4 and self.keeps(kept) and not always:
             return False
-        structured = is_structured_decomposable(self.circuit)
-        if structured:
+        if self.structured:
             return True
-        reason = f"{structured.reason}, and {_cause(self.u1, self.u4, self.keeps(kept))}"
+        reason = f"{self.structured.reason}, and {_cause(self.u1, self.u4, self.keeps(kept))}"
         fix = _fix(self.u1, self.u4, self.keeps(kept))
-        raise StructureError("structured-decomposable", structured.where, reason, fix)
+        raise StructureError("structured-decomposable", self.structured.where, reason, fix)
 
 
 def _is_fixed(stack: Stack) -> bool:

@@ -290,7 +290,8 @@ class StackedWeights(nn.Module):
     def kept(self) -> Kept:
         """Which weights keep their constraints now; ParameterError where others are no numbers."""
         self.require_numbers()
-        return self.normalisation.look(self.stacks())
+        slopes = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
+        return self.normalisation.look(self.stacks(), slopes=slopes)
 
     def require_numbers(self) -> None:
         """Refuse learnt places and root weights that are no numbers; of the other weights, Z tells."""

@@ -1,5 +1,6 @@
 """Small models on show, and a page that asks as the one in the browser does."""
 
+import datetime as dt
 from itertools import product
 
 import pytest
@@ -39,6 +40,27 @@ def table_model():
     frame = people()
     model = sq.table_model(frame, units=2, size=6, seed=0)
     sq.fit(model, sq.data.table(frame), epochs=3, progress=False)
+    return model.eval().requires_grad_(False)
+
+
+def days(n=300):
+    """Dates of one year as a file has them, and whether the office is open, on weekdays."""
+    draw = torch.Generator().manual_seed(0)
+    found = [
+        dt.date(2024, 1, 1) + dt.timedelta(days=d) for d in torch.randint(366, (n,), generator=draw).tolist()
+    ]
+    return {
+        "day": [f"{day:%d.%m.%Y}" for day in found],
+        "open": ["yes" if day.weekday() < 5 else "no" for day in found],
+    }
+
+
+@pytest.fixture(scope="session")
+def date_model():
+    """The variables are day.month, day.weekday, day.week and open."""
+    frame = days()
+    model = sq.table_model(frame, units=4, size=6, seed=0)
+    sq.fit(model, sq.data.table(frame), epochs=20, progress=False)
     return model.eval().requires_grad_(False)
 
 

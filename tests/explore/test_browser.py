@@ -49,9 +49,9 @@ def chromium():
 
 
 @pytest.fixture(scope="module")
-def program(image_model, table_model, mixture):
-    """The pages of three models, by name."""
-    models = {"image": image_model, "table": table_model, "mixture": mixture}
+def program(image_model, table_model, date_model, mixture):
+    """The pages of some models, by name."""
+    models = {"image": image_model, "table": table_model, "dates": date_model, "mixture": mixture}
     programs = {n: Program(shelf_of(m, f"{n}.safetensors")) for n, m in models.items()}
     yield programs
     for each in programs.values():
@@ -306,6 +306,31 @@ def test_a_pasted_row_is_scored_and_a_wrong_one_is_refused(opened):
     expect(page.get_by_role("alert")).to_contain_text("2 cells, but the model has 4 columns")
 
 
+def test_a_date_is_set_and_cleared_as_one_and_another_column_follows(opened):
+    page = opened("dates")
+    settled(page)
+    card, share = page.locator(".card.date"), page.locator(".card", has_text="open").locator(".share").last
+    expect(card.get_by_role("img", name=re.compile("^Distribution of day"))).to_have_count(3)
+    before = share.inner_text()
+    field = page.get_by_role("textbox", name="day")
+    field.fill("2024-02-10")
+    field.press("Tab")
+    expect(page.get_by_role("status")).to_contain_text("1 of 2 columns set")
+    assert "set.day=2024-02-10" in page.url
+    expect(card).to_contain_text("Sat; the others say")
+    until(page, lambda: share.inner_text() != before)
+    page.get_by_role("button", name="Sample rows").click()
+    expect(page.get_by_role("region", name="Sampled rows")).to_contain_text("10.02.2024")
+    field.fill("2023-02-10")
+    expect(page.get_by_role("alert")).to_contain_text("its year is 2023")
+    page.get_by_role("button", name="day is unknown").click()
+    expect(page.get_by_role("status")).to_contain_text("0 of 2 columns set")
+    assert (field.input_value(), share.inner_text()) == ("", before)
+    field.press_sequentially("0231")
+    page.get_by_label("Score a row").focus()
+    expect(page.get_by_role("alert")).to_have_text(re.compile("day: no such date"))
+
+
 def test_two_columns_are_a_heat_map_given_what_is_set(opened):
     page = opened("table", "#page=pair&x=height&y=group&set.sex=m")
     settled(page)
@@ -397,6 +422,7 @@ def test_an_exported_page_is_a_file_that_needs_no_program(opened, program, mixtu
     [
         ("image", "", "light"),
         ("table", "", "dark"),
+        ("dates", "", "light"),
         ("table", "#page=pair", "light"),
         ("table", "#page=model", "dark"),
     ],

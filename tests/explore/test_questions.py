@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from .conftest import asked, every_image, page_of, people, refusal
 
 images = pytest.mark.parametrize("page", ["image_model"], indirect=True)
 tables = pytest.mark.parametrize("page", ["table_model"], indirect=True)
+dates = pytest.mark.parametrize("page", ["date_model"], indirect=True)
 SEEN = [2, None, 0, None, None, 1]
 
 
@@ -226,6 +228,86 @@ def test_the_page_is_told_the_columns_the_properties_and_the_drawing(page, table
     drawn = asked(page, "drawing")
     assert "height" in drawn["svg"]
     assert sum(group["layers"] for group in drawn["groups"]) == described["layers"]
+
+
+@dates
+def test_distributions_given_a_date_are_those_given_its_parts_and_sums_over_complete_rows(page, date_model):
+    parts = {"day.month": 2, "day.weekday": "Fri", "day.week": 2}
+    answer = asked(page, "distributions", evidence={"day": "2024-02-09"})
+    assert answer == asked(page, "distributions", evidence=parts)
+    assert answer == asked(page, "distributions", evidence={"day": "09.02.2024"})  # as the table has it
+    assert {name: answer["columns"][name]["value"] for name in parts} == parts
+    states, p = every_image(date_model)
+    fits = (states[:, :3] == torch.tensor([1, 4, 1])).all(dim=1)
+    assert answer["log_prob"] == pytest.approx(p[fits].sum().log().item(), abs=1e-4)
+    assert answer["columns"]["open"]["values"] == pytest.approx((p[fits] / p[fits].sum()).tolist(), abs=1e-4)
+    both = asked(page, "distributions", evidence={"day": "2024-02-09", "open": "yes"})
+    given = p * (states[:, 3] == 1)
+    weekday = torch.stack([given[states[:, 1] == state].sum() for state in range(7)]) / given.sum()
+    assert both["columns"]["day.weekday"]["values"] == pytest.approx(weekday.tolist(), abs=1e-4)
+
+
+@dates
+def test_a_date_is_sampled_and_scored_in_the_words_of_the_table(page, date_model):
+    drawn = asked(page, "samples", evidence={"day": "2024-02-09"}, count=20)
+    assert drawn["names"] == ["day", "open"]
+    assert {row[0] for row in drawn["rows"]} == {"09.02.2024"}
+    answer = asked(page, "score", text="09.02.2024; no")
+    encoded = date_model.schema.encode([["09.02.2024", "no"]])
+    assert answer["log_prob"] == pytest.approx(date_model.log_prob(encoded.x).item(), abs=1e-4)
+    assert [cell["value"] for cell in answer["cells"]] == [
+        "2 (09.02.2024)",
+        "Fri (09.02.2024)",
+        "2 (09.02.2024)",
+        "no",
+    ]
+
+
+@dates
+def test_a_pair_of_a_part_of_a_date_that_is_set_has_its_joint_distribution_given_the_other_parts(
+    page, date_model
+):
+    both = asked(page, "pair", x="day.weekday", y="open", evidence={"day": "2024-02-09"})
+    states, p = every_image(date_model)
+    fits = (states[:, 0] == 1) & (states[:, 2] == 1)
+    expected = (p[fits] / p[fits].sum()).reshape(7, 2)
+    assert torch.tensor(both["values"]).flatten().tolist() == pytest.approx(
+        expected.flatten().tolist(), abs=1e-4
+    )
+
+
+@dates
+@pytest.mark.parametrize(
+    ("kind", "question", "said"),
+    [
+        ("distributions", {"evidence": {"day": "2024-02-30"}}, "column 'day': '2024-02-30' is no date"),
+        ("distributions", {"evidence": {"day": "2023-02-03"}}, "its year is 2023, and in all rows"),
+        ("distributions", {"evidence": {"day": 5}}, "column 'day'"),
+        ("samples", {"evidence": {"dai": "2024-02-03"}}, "did you mean 'day'?"),
+        ("score", {"text": "31.02.2024; no"}, "'31.02.2024' is no date as '31.12.2024'"),
+    ],
+)
+def test_wrong_dates_are_refused_in_one_line(page, kind, question, said):
+    assert said in refusal(page, kind, **question)
+
+
+def test_the_field_of_a_date_is_what_its_parts_need_and_python_s_own_dates_become_texts():
+    days = np.arange("2024-01-01", "2024-03-01", dtype="M8[D]")
+    at = days.astype("M8[s]") + np.arange(len(days)) * np.timedelta64(61, "s")
+    frame = {"day": days, "at": at, "midnight": days.astype("M8[s]"), "time": at.astype(object)}
+    frame["time"] = [cell.time() for cell in frame["time"]]
+    page = page_of(sq.table_model(frame, units=1, size=4, seed=0).eval().requires_grad_(False))
+    told = {date["name"]: (date["field"], date["step"]) for date in asked(page, "model")["dates"]}
+    assert told == {
+        "day": ("date", None),
+        "at": ("datetime-local", 1),
+        "midnight": ("date", None),
+        "time": ("time", 1),
+    }
+    given = {"day": "2024-02-09", "at": "2024-02-09T00:03:05", "midnight": "2024-02-09", "time": "00:03"}
+    (row,) = asked(page, "samples", evidence=given, count=1)["rows"]
+    assert row == ["2024-02-09", "2024-02-09 00:03:05", "2024-02-09 00:00:00", "00:03:00"]
+    page.worker.close()
 
 
 def test_a_model_of_very_many_columns_is_shown_without_them():

@@ -14,6 +14,7 @@ from torch import Tensor
 from squircuit.circuits.layers import Input, Layer
 from squircuit.circuits.structure import Structure
 from squircuit.data import Column, Schema
+from squircuit.data.calendar import Calendar
 from squircuit.explore.fields import Question
 from squircuit.inference import Marginals
 from squircuit.models import SquaredCircuit
@@ -130,6 +131,7 @@ def described(exhibit: Exhibit, question: Question) -> dict[str, Any]:
         "levels": first.size if exhibit.is_image and first.is_discrete else None,
         "range": exhibit.ranges[0] if exhibit.is_image else None,
         "columns": _columns(exhibit) if exhibit.kind == "table" else [],
+        "dates": [_date(one) for one in exhibit.schema.calendars],
         "variables": structure.num_variables,
         "layers": len(structure.layers),
         "parameters": structure.num_parameters(),
@@ -152,6 +154,18 @@ def _columns(exhibit: Exhibit) -> list[dict[str, Any]]:
         }
         for column, (low, high) in zip(exhibit.schema.columns, exhibit.ranges, strict=True)
     ]
+
+
+def _date(one: Calendar) -> dict[str, Any]:
+    """A column of dates or times: its parts, and the field of a form that sets all of them."""
+    fixed = dict(one.fixed)
+    by_day = one.kind == "date" or all(fixed.get(part) == 0 for part in ("hour", "minute", "second"))
+    return {
+        "name": one.name,
+        "parts": one.names,
+        "field": "time" if one.kind == "time" else "date" if by_day else "datetime-local",
+        "step": None if by_day or fixed.get("second") == 0 else 1,
+    }
 
 
 def _members(model: SquaredCircuit) -> list[dict[str, Any]]:

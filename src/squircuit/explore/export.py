@@ -32,7 +32,7 @@ WIDEST = 64
 """Units of a Kronecker product that no sum is above."""
 MODULES = (
     "state", "dom", "draw", "evidence", "exact", "local", "ask", "members", "picture", "surface",
-    "image", "rows", "table", "pair", "model", "main",
+    "image", "rows", "date", "table", "pair", "model", "main",
 )  # fmt: skip
 """The modules of an exported page, each after those that it imports."""
 IMPORT, EXPORT = (
@@ -99,8 +99,8 @@ def document(exhibit: Exhibit) -> dict[str, Any]:
 
 
 def _described(exhibit: Exhibit, points: list[Tensor]) -> dict[str, Any]:
-    """What the page is told of the model: sliders have the points as their only values."""
-    told = described(exhibit, {}) | {"notes": {}}
+    """What the page is told of the model: sliders have the points as their only values, dates are parts."""
+    told = described(exhibit, {}) | {"notes": {}, "dates": []}
     for column, own, at in zip(told["columns"], exhibit.schema.columns, points, strict=False):
         if not own.is_discrete:
             ends = {"low": float(at[0]), "high": float(at[-1])}

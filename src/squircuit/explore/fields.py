@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,7 +56,7 @@ def seed(question: Question) -> int:
 
 
 def plain(value: Any) -> Any:
-    """Data for JSON, which has no infinity and no NaN: these become texts.
+    """Data for JSON, which has no infinity, no NaN and no dates: these become texts.
 
     Example:
         >>> plain({"log_prob": -math.inf, "x": (1, 0.5)})
@@ -66,5 +67,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dt.date | dt.time):
         return str(value)
     return value

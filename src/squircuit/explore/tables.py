@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from squircuit.data import Column
+from squircuit.data.calendar import as_time
+from squircuit.data.given import encoded
 from squircuit.errors import DataError, ParameterError, suggestion
 from squircuit.explore.exhibit import Exhibit, shares_of_members
 from squircuit.explore.fields import Question, entries, seed, text, whole
@@ -23,6 +27,8 @@ MOST_STATES = 64
 MOST_SAMPLES = 1000
 LEVELS = (0.05, 0.5, 0.95)
 DELIMITERS = ("\t", ";", ",", "|")
+FIELD = re.compile(r"(\d{4}-\d\d-\d\d)?T?(\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+"""What fields of dates and times hold, whatever the form is in the table."""
 FINE = 1 + 1e-6
 """Densities that differ by less are equal: they are computed in single precision."""
 
@@ -30,18 +36,24 @@ FINE = 1 + 1e-6
 def distributions(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     """The exact distribution of every column given all others of ``evidence``, cells by name; and log p.
 
-    So a column that is set has the distribution that it would have if it were not, which tells how odd it is.
+    So a column that is set has the distribution that it would have if it were not, which tells how odd it is;
+    the parts of a date have theirs given none of its others.
     """
     x, missing = _row(exhibit, _evidence(exhibit, question))
-    columns = exhibit.schema.columns
-    known = [v for v in range(len(columns)) if not missing[0, v]]
-    gaps = torch.cat([missing, missing | torch.eye(len(columns), dtype=torch.bool)[known]])
-    places = dict(zip(known, range(1, len(gaps)), strict=True))  # in which row each column is unknown
+    schema, columns = exhibit.schema, exhibit.schema.columns
+    set_ = [those for those in map(schema.variables, schema.table_names) if not missing[0, those].all()]
+    gaps = missing.repeat(1 + len(set_), 1)
+    for row, those in enumerate(set_, 1):
+        gaps[row, those] = True
+    places = {v: row for row, those in enumerate(set_, 1) for v in those}  # in which row each is unknown
     found = exhibit.model.marginals(x.repeat(len(gaps), 1), gaps, grid=exhibit.grids)
     return {
         "log_prob": float(exhibit.model.log_prob(x, missing)),
         "members": shares_of_members(exhibit, x, missing),
-        "columns": {c.name: _distribution(c, found, v, places.get(v, 0)) for v, c in enumerate(columns)},
+        "columns": {
+            c.name: _distribution(c, found, v, places.get(v, 0)) | _set(c, x[0, v], missing[0, v])
+            for v, c in enumerate(columns)
+        },
     }
 
 
@@ -51,19 +63,21 @@ def samples(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     count = whole(question, "count", 1, MOST_SAMPLES, 10)
     drawn = exhibit.model.sample(count, given=x, missing=missing, seed=seed(question))[:, 0]
     return {
-        "names": exhibit.schema.names,
+        "names": exhibit.schema.table_names,
         "rows": exhibit.schema.decode(drawn.cpu().numpy(), exact=~missing[0].numpy()),
     }
 
 
 def score(exhibit: Exhibit, question: Question) -> dict[str, Any]:
-    """log p of a row that was pasted as ``text``, and of each cell how odd it is beside all others.
+    """log p of a row that was pasted as ``text``, and of each cell, or part of a date, how odd it is.
 
     The ``tail`` of a cell is the probability, given all other cells, of a value that is as unlikely as it or
     more so: small is odd. It compares numbers with categories, which densities do not.
     """
-    cells = parsed(text(question, "text"), exhibit.schema.names)
+    schema, columns = exhibit.schema, exhibit.schema.columns
+    cells = dict(zip(schema.table_names, parsed(text(question, "text"), schema.table_names), strict=True))
     x, missing = _row(exhibit, cells)
+    dates = {part: str(cells[one.name]) for one in schema.calendars for part in one.names}
     seen = [v for v in range(x.shape[1]) if not missing[0, v]]
     if not seen:
         raise DataError("every cell is empty", where="row", fix="paste a row with one cell at least")
@@ -71,11 +85,10 @@ def score(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     rows, others = x.repeat(len(seen), 1), ~missing & ~asked
     found = exhibit.model.marginals(rows, missing | asked)
     log_p = exhibit.model.log_conditional(rows, of=asked, given=others).cpu()
-    columns = exhibit.schema.columns
     judged = [
         {
             "column": columns[v].name,
-            "value": cells[v],
+            "value": _as_written(columns[v], float(x[0, v]), cells, dates),
             "log_prob": float(log_p[i]),
             "tail": _tail(found, v, i, float(log_p[i].exp())),
             "likeliest": columns[v].decode(float(found.mode(v)[i])),
@@ -94,9 +107,8 @@ def pair(exhibit: Exhibit, question: Question) -> dict[str, Any]:
     first, second = (_number(exhibit, text(question, side)) for side in ("x", "y"))
     if first == second:
         raise ParameterError("x and y are the same column", fix="choose two")
-    cells = _evidence(exhibit, question)
-    cells[first] = cells[second] = None
-    x, missing = _row(exhibit, cells)
+    x, missing = _row(exhibit, _evidence(exhibit, question))
+    missing[0, [first, second]] = True
     across, upwards = (_points(exhibit, v, SIDE) for v in (first, second))
     rows = x.repeat(len(across) * len(upwards), 1)
     rows[:, first] = across.repeat_interleave(len(upwards)).to(rows.dtype)
@@ -143,30 +155,51 @@ def parsed(pasted: str, names: Sequence[str]) -> list[Any]:
     return head
 
 
-def _evidence(exhibit: Exhibit, question: Question) -> list[Any]:
-    """The cells that are set, None where not, in the order of the columns."""
+def _evidence(exhibit: Exhibit, question: Question) -> dict[str, Any]:
+    """The cells that are set, by the names of columns, or of parts of dates."""
     given = entries(question, "evidence", dict)
-    cells: list[Any] = [None] * len(exhibit.schema.columns)
+    dates = {one.name for one in exhibit.schema.calendars}
     for name, value in given.items():
         if not isinstance(value, str | int | float | None):
             raise ParameterError(f"{quoted(value)} is no cell", where=name, fix="pass a number or a text")
-        cells[_number(exhibit, name)] = value
-    return cells
+        _require(name, [*dict.fromkeys([*exhibit.schema.table_names, *exhibit.schema.names])])
+    return {name: _time(value) if name in dates else value for name, value in given.items()}
+
+
+def _time(cell: Any) -> Any:
+    """A date or time as a field of the page writes it; what is none, the calendar reads, or refuses."""
+    time = as_time(cell, None) if isinstance(cell, str) and FIELD.fullmatch(cell) else None
+    return cell if time is None else np.array([time], dtype="M8[us]")
 
 
 def _number(exhibit: Exhibit, name: str) -> int:
-    names = exhibit.schema.names
+    _require(name, exhibit.schema.names)
+    return exhibit.schema.names.index(name)
+
+
+def _require(name: str, names: Sequence[str]) -> None:
     if name not in names:
         raise ParameterError(
             f"the model has no column {quoted(name)}", fix=suggestion(name, names).removesuffix(".")
         )
-    return names.index(name)
 
 
-def _row(exhibit: Exhibit, cells: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _row(exhibit: Exhibit, cells: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """One row of cells as the model knows them, and which it lacks: (1, d) each."""
-    rows = exhibit.schema.encode([list(cells)])
+    rows = encoded(exhibit.schema, cells)
     return torch.from_numpy(rows.x), torch.from_numpy(rows.missing)
+
+
+def _set(column: Column, code: Tensor, is_missing: Tensor) -> dict[str, Any]:
+    """What a variable is set to, if it is."""
+    return {} if is_missing else {"value": column.decode(float(code), exact=True)}
+
+
+def _as_written(column: Column, code: float, cells: Mapping[str, Any], dates: Mapping[str, str]) -> Any:
+    """A cell as it was pasted; the part of a date with the date."""
+    if column.name not in dates:
+        return cells[column.name]
+    return f"{column.decode(code, exact=True)} ({dates[column.name]})"
 
 
 def _points(exhibit: Exhibit, v: int, count: int) -> Tensor:

@@ -41,7 +41,7 @@ function heat(share, colours) {
 }
 
 /** The probabilities of states as bars; the one with the number `marked` has a line. */
-export function bars(values, labels, marked, words) {
+function bars(values, labels, marked, words) {
   const most = Math.max(...values, 1e-300), step = WIDE / values.length, gap = step > 4 ? 1 : 0;
   const shapes = values.map((value, i) =>
     svgElement("rect", { x: i * step + gap, width: Math.max(step - 2 * gap, 0.5), y: HIGH * (1 - value / most), height: (HIGH * value) / most, class: "bar" },
@@ -51,7 +51,7 @@ export function bars(values, labels, marked, words) {
 }
 
 /** A density; the part between two quantiles is darker, and the value `marked` has a line. */
-export function curve(points, values, ends, marked, words) {
+function curve(points, values, ends, marked, words) {
   const low = points[0], width = points.at(-1) - low || 1, most = Math.max(...values, 1e-300);
   const across = (x) => ((Math.min(Math.max(x, low), points.at(-1)) - low) / width) * WIDE;
   const places = points.map((x, i) => [across(x), HIGH * (1 - values[i] / most)]);
@@ -60,6 +60,12 @@ export function curve(points, values, ends, marked, words) {
   const inner = ends ? places.filter((_, i) => points[i] >= ends[0] && points[i] <= ends[1]) : places;
   return chart([svgElement("path", { d: area(places), class: "tails" }), svgElement("path", { d: area(inner), class: "bar" }),
     ...(marked === undefined ? [] : [mark(across(marked))])], words);
+}
+
+/** The distribution of a column: bars of its states, or a curve; `place` is the number of a state, or a value. */
+export function chartOf(found, states, place, words) {
+  if (states) return bars(found.values, states, place, words);
+  return curve(found.points, found.values, found.quantiles && [found.quantiles[0], found.quantiles[2]], place, words);
 }
 
 function mark(x) {

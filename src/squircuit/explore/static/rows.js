@@ -2,7 +2,7 @@
 
 import { ask, Replaced } from "./ask.js";
 import { button, element, inWords, notice, percent, tableOf, tell } from "./dom.js";
-import { evidence } from "./evidence.js";
+import { evidence, tableColumns } from "./evidence.js";
 import { readState, writeState } from "./state.js";
 
 const ROWS = 10;
@@ -35,7 +35,7 @@ export function samplePart(model) {
 
 /** A row that is pasted: how likely it is, and which of its cells is odd. */
 export function scorePart(model) {
-  const text = element("textarea", { id: "pasted", rows: 2, placeholder: model.columns.map((column) => column.name).join(", ") });
+  const text = element("textarea", { id: "pasted", rows: 2, placeholder: tableColumns(model).map((column) => column.name).join(", ") });
   const place = element("div", { class: "scroll", "aria-live": "polite" });
   const score = reported(async () => {
     place.replaceChildren();

@@ -1,9 +1,10 @@
 // One row of controls, one for each column; what is set moves the distributions of all others.
 
 import { ask, latest } from "./ask.js";
+import { dateCard } from "./date.js";
 import { button, element, inWords, notice, shareList, tell } from "./dom.js";
-import { bars, curve, spreadInWords } from "./draw.js";
-import { evidence, setCells } from "./evidence.js";
+import { chartOf, spreadInWords } from "./draw.js";
+import { evidence, setCells, tableColumns } from "./evidence.js";
 import { memberList } from "./members.js";
 import { samplePart, scorePart } from "./rows.js";
 import { canScore } from "./server.js";
@@ -12,20 +13,20 @@ const LISTED = 6; // states that are listed with their names
 const MANY = 24; // columns, of which one is looked for by its name
 
 export function showTable(main, model) {
-  const cards = new Map(model.columns.map((column) => [column.name, card(column, change)]));
+  const cards = new Map(tableColumns(model).map((column) => [column.name, column.parts ? dateCard(column, model, change) : card(column, change)]));
   const total = element("p", { id: "total" }), members = element("div");
-  const forget = button("Forget all", () => change(Object.fromEntries(model.columns.map((column) => [column.name, null]))));
+  const forget = button("Forget all", () => change(Object.fromEntries([...model.columns, ...model.dates].map(({ name }) => [name, null]))));
   const refresh = latest(async (isOld) => {
     const cells = evidence(model), count = Object.keys(cells).length;
     const found = await ask("distributions", { evidence: cells });
     if (isOld()) return;
-    for (const column of model.columns) cards.get(column.name).show(cells[column.name], found.columns[column.name]);
+    for (const [name, one] of cards) one.show(cells[name], found.columns[name] ?? found.columns);
     forget.disabled = !count;
     total.textContent = count ? `log p of what is set: ${inWords(found.log_prob)} nats` : "Nothing is set: these are the distributions of all rows.";
     members.replaceChildren(...memberList(found.members, model));
     members.hidden = !found.members.length;
     notice("");
-    tell(`${count} of ${model.columns.length} columns set; all others are up to date.`);
+    tell(`${count} of ${cards.size} columns set; all others are up to date.`);
   });
   function change(cells) {
     setCells(cells);
@@ -34,7 +35,7 @@ export function showTable(main, model) {
   members.className = "card";
   members.hidden = true;
   main.append(
-    element("div", { class: "actions" }, forget, total, ...(model.columns.length > MANY ? [finder(cards)] : [])),
+    element("div", { class: "actions" }, forget, total, ...(cards.size > MANY ? [finder(cards)] : [])),
     element("p", { class: "words" }, "Set any columns: the exact distributions of all others follow. A column that is set shows what the others say of it."),
     element("div", { class: "cards" }, [...cards.values()].map((one) => one.node)),
     samplePart(model),
@@ -69,7 +70,7 @@ function card(column, change) {
       drawn.replaceChildren(shareList(states.map((state, i) => [String(state), found.values[i]]), { pick }));
       drawn.querySelectorAll(".share").forEach((one, i) => one.classList.toggle("chosen", i === place));
       drawn.firstChild.setAttribute("aria-label", label);
-    } else drawn.replaceChildren(states ? bars(found.values, states, place, label) : curve(found.points, found.values, found.quantiles && [found.quantiles[0], found.quantiles[2]], place, label));
+    } else drawn.replaceChildren(chartOf(found, states, place, label));
   }
   return { node, show };
 }

@@ -25,6 +25,22 @@ def texts(form, count=60, seed=0):
     return np.array([time.strftime(form) for time in times], dtype=object)
 
 
+@given(st.integers(1900, 2100), st.integers(1, 12), st.integers(0, 6), st.integers(1, 5))
+def test_what_a_model_draws_is_a_day_of_its_month_and_weekday_also_where_that_has_no_fifth(
+    year, month, weekday, week
+):
+    days = np.arange("2023-01-01", "2026-01-01", dtype="M8[D]")
+    found = Calendar.of("day", days, "date")
+    names = {
+        "year": year,
+        "month": month,
+        "weekday": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[weekday],
+    }
+    (day,) = found.join({f"day.{part}": [value] for part, value in {**names, "week": week}.items()})
+    assert (day.year, day.month, day.weekday()) == (year, month, weekday)
+    assert (day.day - 1) // 7 + 1 in (week, 4)
+
+
 @given(st.lists(TIMES, min_size=2, max_size=20))
 def test_times_become_parts_and_the_same_times_again(times):
     cells = np.array(times, dtype="M8[us]")

@@ -33,8 +33,9 @@ class Calendar:
     """A column of dates or times, and the parts as which a model sees it.
 
     A day is given by its year, month, weekday, and by which of the month's such weekdays it is ("week" 1 to
-    5): there is one day with these four. So densities are of days, and depend on the season, the weekday and
-    the hour as the data does. Parts that are the same in all rows are no variables.
+    5): every day has just one such name. So densities are of days, and depend on the season, the weekday and
+    the hour as the data does. Some names are of no day: a fifth Friday that a month lacks. What a model
+    gives to these, some hundredths, days lack. Parts that are the same in all rows are no variables.
 
     Args:
         name: of the column.
@@ -228,7 +229,7 @@ def _cells(part: str, values: Any, gone: Any) -> Cells:
 
 
 def _time(parts: Mapping[str, Any]) -> dt.datetime:
-    """The time with these parts; a fifth weekday that a month does not have is the first of the next."""
+    """The time with these parts; a fifth weekday that a month does not have is its fourth and last."""
     year = min(max(round(parts["year"]), dt.MINYEAR), dt.MAXYEAR - 1)
     month, week, weekday = int(parts["month"]), parts.get("week"), parts.get("weekday")
     first, last = calendar.monthrange(year, month)
@@ -237,6 +238,7 @@ def _time(parts: Mapping[str, Any]) -> dt.datetime:
     else:
         number = WEEKDAYS.index(weekday) if isinstance(weekday, str) else int(weekday or 0)
         day = (number - first) % 7 + 7 * (int(week) - 1)
+        day -= 7 if day >= last else 0
     micro = round(min(max(float(parts["second"]), 0.0), 59.999999) * 1e6)
     start = dt.datetime(year, month, 1, int(parts["hour"]), min(max(round(parts["minute"]), 0), 59))
     return start + dt.timedelta(days=day, microseconds=micro)

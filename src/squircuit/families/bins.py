@@ -122,7 +122,9 @@ class Bins(Family):
     def _numbers(self, x: Tensor) -> Tensor:
         """The number of the function that is not 0 at each point; the end of an interval belongs to it."""
         edges = self.edges if self.tails is not None else self.edges[1:-1]
-        return torch.searchsorted(constant(edges, x), x.detach().contiguous(), right=True)
+        return torch.searchsorted(
+            constant(edges, x), x.detach().clone(memory_format=torch.contiguous_format), right=True
+        )
 
     def integrals(self, values: Values | None = None) -> Tensor:
         widths = torch.tensor(self.edges, dtype=torch.float64).diff()

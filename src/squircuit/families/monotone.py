@@ -157,7 +157,9 @@ class Monotone:
 
     def _piece(self, ends: tuple[float, ...], at: Tensor) -> tuple[Tensor, ...]:
         """x_k, w, y_k, h, s, d_k, d_{k+1} of the piece in which each point lies, (...,) each."""
-        number = torch.searchsorted(constant(ends[1:-1], at), at.detach().contiguous(), right=True)
+        number = torch.searchsorted(
+            constant(ends[1:-1], at), at.detach().clone(memory_format=torch.contiguous_format), right=True
+        )
         return tuple(constant(numbers, at)[number] for numbers in _pieces(self))
 
     def _tails(self, ends: tuple[float, ...] | None = None) -> list[tuple[float, float, float, float]]:
@@ -214,7 +216,9 @@ class Monotones:
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """t_f(x) and log t_f′(x) of row f: (F, B) each, in double precision; NaN where x is."""
         x = x.double()
-        number = torch.searchsorted(self._inner, x.detach().contiguous(), right=True)
+        number = torch.searchsorted(
+            self._inner, x.detach().clone(memory_format=torch.contiguous_format), right=True
+        )
         pieces = self._numbers.gather(2, number.expand(len(self._numbers), -1, -1)).unbind()
         return _forward(x, pieces, self._first, self._last, self._tails)
 

@@ -175,3 +175,17 @@ def test_products_of_columns_that_are_nearly_functions_of_each_other_are_refused
     made = sq.SquaredCircuit(sq.Circuit(sq.Input((0, 1), family)), dtype=torch.float64).eval()
     with pytest.raises(sq.StructureError, match=r"strongly correlated.*average over samples"):
         made.expectation({0: torch.sin, 1: torch.sin})
+
+
+def test_marginals_of_single_precision_are_there_also_in_rows_far_from_all_components():
+    family = sq.MultivariateGaussian.of([[6.0, 4.0], [-5.0, 2.5]], [[11.0, 7.0], [5.0, 2.0]], "diagonal")
+    weight = sq.Parameter((1, 2), "free", False, value=torch.tensor([[0.0, 1.0]]))
+    circuit = sq.Circuit(sq.Sum(sq.Input((0, 1), family), weight=weight))
+    x, missing = [[24.0, 21.0], [60.0, 0.0]], [[False, False], [False, True]]
+    found = [
+        sq.SquaredCircuit(circuit, dtype=kind).marginals(x, missing)
+        for kind in (torch.float32, torch.float64)
+    ]
+    single, double = (each.mean[1, 1].item() for each in found)
+    assert double == pytest.approx(2.5, abs=1e-9)  # that of the one component which has a weight
+    assert single == pytest.approx(double, abs=1e-5)

@@ -168,8 +168,10 @@ def marginals(
         tables: whether the densities of variables of blocks are wanted, too.
     """
     evidence = Evidence(evidence.x.detach(), evidence.missing)  # these sweeps use gradients for themselves
-    points = _as_grid(snapshot.circuit, _wanted(snapshot, evidence), grid)
+    points, own = _as_grid(snapshot.circuit, _wanted(snapshot, evidence), grid), snapshot.real
     nodes, of_blocks = questions(snapshot, evidence, points)
+    if of_blocks:  # of products of Gaussians single precision has nothing left soon
+        snapshot = snapshot.doubled()
     found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in ([] if nodes is None else nodes.rows)}
     coordinates: dict[int, list[Coordinate]] = {v: [] for v in of_blocks}
     for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
@@ -179,7 +181,7 @@ def marginals(
             coordinates[v].append(coordinate)
     discrete = frozenset(v for v, domain in snapshot.circuit.domains.items() if domain.is_discrete)
     panels = {v: breakpoints(snapshot, v) for v in found if v not in discrete}
-    result = _collected(evidence, nodes, found, grid or {}, panels, snapshot.real, discrete)
+    result = _collected(evidence, nodes, found, grid or {}, panels, own, discrete)
     return _with_coordinates(result, evidence, coordinates, points, tables) if of_blocks else result
 
 

@@ -263,3 +263,24 @@ def test_weights_that_are_none_are_refused(models, weights):
 def test_what_is_no_list_of_models_is_refused(models):
     with pytest.raises(sq.ParameterError, match=r"pass a list of one SquaredCircuit or more"):
         sq.mixture(models)
+
+
+@pytest.mark.parametrize("numbers", [(0,), (2,), (1, 2)])
+def test_a_component_has_the_density_that_it_has_in_the_mixture(numbers):
+    circuit = sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2, components=3)
+    model = sq.SquaredCircuit(circuit, seed=3, dtype=torch.complex128)
+    for parameter in model.parameters():  # values that no seed gives
+        phase = torch.polar(torch.ones(()), torch.tensor(0.3)) if parameter.is_complex() else 1.0
+        parameter.data.mul_(phase).add_(0.1)
+    every = torch.cartesian_prod(*[torch.arange(2)] * 4)
+    terms, shares = model.component_log_prob(every), model.component_log_weights()
+    kept = list(numbers)
+    wanted = terms[:, kept].logsumexp(dim=1) - shares[kept].logsumexp(dim=0)
+    torch.testing.assert_close(model.component(*numbers).log_prob(every), wanted.detach(), rtol=0, atol=1e-9)
+
+
+def test_components_that_are_not_there_are_refused_by_number():
+    model = sq.SquaredCircuit(sq.build(sq.regions.balanced_tree(4), sq.Categorical(2), units=2, components=3))
+    for numbers in [(), (3,), (0, -1), (1.0,)]:
+        with pytest.raises(sq.ParameterError, match=r"component .*of 3.*Fix: pass a number from 0 to 2"):
+            model.component(*numbers)

@@ -62,7 +62,8 @@ def part_of(circuit: Circuit, numbers: Sequence[int], root_weights: Tensor | Non
     shares = None
     if root_weights is not None:
         shares = Parameter(tuple(root_weights.shape), Constraint.SIMPLEX, False, "roots", root_weights)
-    return Circuit(roots, root_weights=shares, weights=known, initial=False, validate=circuit.validated)
+    takes = shares is not None  # which are a value, too
+    return Circuit(roots, root_weights=shares, weights=known, initial=takes, validate=circuit.validated)
 
 
 def independent(circuit: Circuit) -> list[list[int]]:

@@ -23,10 +23,14 @@ class SquareRoots:
     Args:
         messages: for m rows of evidence.
         rows: the row of evidence that each of B samples belongs to; None: one sample a row.
+        known: the square roots that have been found so far, of rows of evidence.
     """
 
-    def __init__(self, messages: Messages, rows: Tensor | None = None) -> None:
+    def __init__(
+        self, messages: Messages, rows: Tensor | None = None, known: dict[Key, Tensor] | None = None
+    ) -> None:
         self.messages, self.rows = messages, rows
+        self._known: dict[Key, Tensor] = {} if known is None else known
         self.snapshot: Snapshot = messages.snapshot
         self.layers: Mapping[Key, tuple[Group, int]] = self.snapshot.schedules.layers
         self.scopes: Mapping[Key, Scope] = self.snapshot.schedules.scopes
@@ -34,7 +38,7 @@ class SquareRoots:
     def take(self, samples: Tensor) -> SquareRoots:
         """The messages for some of the samples."""
         rows = samples if self.rows is None else self.rows[samples]
-        return SquareRoots(self.messages, rows)
+        return SquareRoots(self.messages, rows, self._known)
 
     def form(self, key: Key) -> Form:
         """How the message of a layer is held."""
@@ -58,8 +62,10 @@ class SquareRoots:
         return self._repeated(shaped * factor.unsqueeze(1))
 
     def root(self, key: Key) -> Tensor:
-        """L with R = L Lᴴ of a layer's message: (B, K, K)."""
-        return self._repeated(_square_root(self._value(key)))
+        """L with R = L Lᴴ of a layer's message: (B, K, K). Several factors of a product ask for it."""
+        if key not in self._known:
+            self._known[key] = _square_root(self._value(key))
+        return self._repeated(self._known[key])
 
     def times_roots(self, tensor: Tensor, others: list[Key]) -> Tensor:
         """Columns of (B, K, ∏K_i) times the roots of the messages of the layers that they belong to."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.circuits.initial import haar
 from squircuit.execution import complex_planes, weighted_product
 from squircuit.execution.algebras import entrywise_gradients
 from squircuit.execution.cuda_graph import CapturedStep
@@ -15,8 +16,8 @@ from squircuit.execution.log_scales import normalise
 from squircuit.execution.precision import tf32
 from squircuit.optim import Polar
 from squircuit.optim.gram import Grams
-from squircuit.optim.kernels import gram
-from squircuit.optim.polar import polar_factors, tangent_factor
+from squircuit.optim.kernels import gram, wide
+from squircuit.optim.polar import polar_direction, polar_factors, polar_root, polar_step, tangent_factor
 
 needs_gpu = pytest.mark.gpu
 needs_hopper = pytest.mark.skipif(
@@ -374,3 +375,51 @@ def test_queries_on_the_gpu_agree_with_those_in_double_precision_on_the_cpu(regi
 def test_a_captured_step_needs_a_gpu_and_says_so():
     with pytest.raises(sq.ParameterError, match="CUDA"):
         CapturedStep(lambda x: x, torch.zeros(2, 3))
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", [(2, 64, 4096), (300, 32, 1024), (3, 33, 257), (1, 17, 100), (2, 64, 300)])
+@pytest.mark.parametrize(("rate", "trust"), [(100.0, 0.5), (0.1, 0.5), (1e-5, 0.5), (100.0, 1.0)])
+@pytest.mark.parametrize("normal", [0.0, 5.0])
+def test_the_three_passes_for_wide_matrices_take_the_step_of_polar_in_double(shape, rate, trust, normal):
+    """Exactly on the manifold, and along D up to the errors of its product; m and ‖g‖² to rounding."""
+    count, rows, columns = shape
+    x = torch.stack([haar(torch.randn(rows, columns, dtype=torch.complex128)) for _ in range(count)])
+    g, m = (torch.randn_like(x) + normal * columns**0.5 * x for _ in range(2))
+    scale = torch.rand(count, rows, 1, dtype=torch.float64) / columns**0.5
+    weight, gradient, momentum = (t.to("cuda", torch.complex64) for t in (x, g, m))
+    cross, of_g, of_m = wide.advance(weight, gradient, momentum, 0.9, 0.1)
+    expected = 0.9 * m + 0.1 * g
+    assert close(momentum, expected, 1e-6)
+    assert close(of_g, g.abs().square().sum(dim=-1, keepdim=True))
+    assert close(of_m, expected.abs().square().sum(dim=-1, keepdim=True))
+    on_gpu = scale.float().cuda()
+    step, factor = polar_direction(cross, of_m, on_gpu, rate, trust)
+    gram = wide.move(weight, momentum, step * on_gpu, step * factor)
+    assert close(gram, weight.cdouble() @ weight.cdouble().mH, 1e-6)
+    wide.retract(weight, polar_root(gram, trust))
+    found, moved = weight.cdouble().cpu(), x.clone()
+    polar_step(moved, expected, scale, rate, trust)
+    assert (found @ found.mH - torch.eye(rows)).abs().max() < 1e-6
+    assert (
+        torch.linalg.vector_norm(found - moved, dim=(1, 2))
+        <= 1e-2 * torch.linalg.vector_norm(moved - x, dim=(1, 2)) + 1e-6
+    ).all()
+
+
+@needs_gpu
+def test_training_wide_matrices_on_a_gpu_keeps_log_z_at_zero_and_learns_as_on_a_cpu():
+    circuit = sq.build(sq.regions.quad_tree((4, 4), 2), sq.Categorical(8), 24, "kronecker")
+    x = torch.randint(8, (64, 16), generator=torch.Generator().manual_seed(0))
+    losses = {}
+    for device in ("cpu", "cuda"):
+        model = sq.SquaredCircuit(circuit, seed=0).to(device)
+        optimiser = Polar(model.parameters(), lr=0.2)
+        for _ in range(20):
+            optimiser.zero_grad()
+            loss = -model.log_prob(x.to(device)).mean()
+            loss.backward()
+            optimiser.step()
+        losses[device] = loss.item()
+        assert abs(model.log_partition().item()) < 1e-4
+    assert abs(losses["cpu"] - losses["cuda"]) < 0.02 * abs(losses["cpu"])

@@ -403,7 +403,7 @@ def test_the_three_passes_for_wide_matrices_take_the_step_of_polar_in_double(sha
     assert (found @ found.mH - torch.eye(rows)).abs().max() < 1e-6
     assert (
         torch.linalg.vector_norm(found - moved, dim=(1, 2))
-        <= 1e-2 * torch.linalg.vector_norm(moved - x, dim=(1, 2)) + 1e-6
+        <= 1e-2 * torch.linalg.vector_norm(moved - x, dim=(1, 2)) + 5e-6
     ).all()
 
 

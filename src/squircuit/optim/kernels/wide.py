@@ -7,7 +7,8 @@ With D = sM − AX, the tangent part of M with scaled rows, a step is X⁺ = (YY
 2. ``move`` reads X and m, writes Y over X, and sums YYᴴ. The product A X is in half precision, for the same
    reason. YYᴴ alone decides the distance to the manifold: every number is two halves, so that only 2⁻²² of a
    product is lost.
-3. ``retract`` reads Y and writes Y + RY with R = (YYᴴ)^(-1/2) − I, again of two halves a number.
+3. ``retract`` reads Y and writes Y + RY with R = (YYᴴ)^(-1/2) − I, again of two halves a number, or of one
+   where R is so small that the other would be lost.
 
 Between them there are only K1×K1 matrices. Complex numbers lie as pairs (re, im), and a row of pairs is
 multiplied as it lies: Re ZWᴴ is the real product of the rows of Z and W, and Im ZWᴴ that of (z_im, −z_re)
@@ -29,6 +30,8 @@ LEAST_ROWS, MOST_ROWS = 17, 64  # fewer have kernels of their own, more do not f
 COLUMNS = 64  # reals of a tile
 PROGRAMS = 1056  # eight for each processor of an H200
 SCALE = 64.0
+LITTLE = 5e-4
+"""Factors R up to this change YYᴴ by less than 10⁻⁷ when they lose what is beyond half precision."""
 
 
 def usable(weights: list[Tensor], gradients: list[Tensor]) -> bool:
@@ -48,7 +51,7 @@ def advance(
     norms = torch.empty(pieces, 2, count, rows, 1, device=weight.device)
     _advance[(count, pieces)](
         *(torch.view_as_real(t) for t in (weight, gradient, momentum)), cross, norms, rows, 2 * columns,
-        decay, factor, ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, CHUNK=chunk, num_warps=4,
+        decay, factor, chunk, ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, num_warps=4,
     )  # fmt: skip
     of_g, of_m = _summed(norms)
     return torch.view_as_complex(_summed(cross)), of_g, of_m
@@ -70,8 +73,8 @@ def move(weight: Tensor, momentum: Tensor, speed: Tensor, factor: Tensor) -> Ten
     unit, size = _unit(factor)
     _move[(count, pieces)](
         torch.view_as_real(weight), torch.view_as_real(momentum), unit.half(), size, speed, gram,
-        rows, 2 * columns, SCALE=SCALE,
-        ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, CHUNK=chunk, num_warps=4,
+        rows, 2 * columns, chunk, SCALE=SCALE,
+        ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, num_warps=4,
     )  # fmt: skip
     return torch.view_as_complex(_summed(gram))
 
@@ -83,8 +86,8 @@ def retract(weight: Tensor, factor: Tensor) -> None:
     unit, size = _unit(factor)
     high = unit.half()
     _retract[(count, pieces)](
-        torch.view_as_real(weight), high, (unit - high).half(), size, rows, 2 * columns, SCALE=SCALE,
-        ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, CHUNK=chunk, num_warps=4,
+        torch.view_as_real(weight), high, (unit - high).half(), size, rows, 2 * columns, chunk, LITTLE=LITTLE,
+        SCALE=SCALE, ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, num_warps=4,
     )  # fmt: skip
 
 
@@ -136,8 +139,8 @@ if triton is not None:
 
     @triton.jit
     def _advance(
-        x, g, m, cross, norms, rows, columns, decay, factor,
-        ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+        x, g, m, cross, norms, rows, columns, decay, factor, chunk,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     ):  # fmt: skip
         s, piece = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
         count = tl.num_programs(0).to(tl.int64)
@@ -145,8 +148,8 @@ if triton is not None:
         real = tl.zeros((ROWS, ROWS), dtype=tl.float32)
         imaginary = tl.zeros((ROWS, ROWS), dtype=tl.float32)
         of_g, of_m = tl.zeros((ROWS,), dtype=tl.float32), tl.zeros((ROWS,), dtype=tl.float32)
-        for tile in range(CHUNK):
-            column = (tl.program_id(1) * CHUNK + tile) * COLUMNS + tl.arange(0, COLUMNS)
+        for tile in range(chunk):
+            column = (tl.program_id(1) * chunk + tile) * COLUMNS + tl.arange(0, COLUMNS)
             inside = (k[:, None] < rows) & (column[None, :] < columns)
             place = s * rows * columns + k[:, None] * columns + column[None, :]
             new_g = tl.load(g + place, inside, 0.0)
@@ -165,8 +168,8 @@ if triton is not None:
 
     @triton.jit
     def _move(
-        x, m, factor, size, speed, gram, rows, columns, SCALE: tl.constexpr,
-        ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+        x, m, factor, size, speed, gram, rows, columns, chunk, SCALE: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     ):  # fmt: skip
         s, piece = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
         count = tl.num_programs(0).to(tl.int64)
@@ -176,8 +179,8 @@ if triton is not None:
         r = tl.load(speed + s * rows + k, k < rows, 0.0)[:, None]
         real = tl.zeros((ROWS, ROWS), dtype=tl.float32)
         imaginary = tl.zeros((ROWS, ROWS), dtype=tl.float32)
-        for tile in range(CHUNK):
-            column = (tl.program_id(1) * CHUNK + tile) * COLUMNS + tl.arange(0, COLUMNS)
+        for tile in range(chunk):
+            column = (tl.program_id(1) * chunk + tile) * COLUMNS + tl.arange(0, COLUMNS)
             inside = (k[:, None] < rows) & (column[None, :] < columns)
             place = s * rows * columns + k[:, None] * columns + column[None, :]
             z = tl.load(x + place, inside, 0.0)
@@ -203,26 +206,38 @@ if triton is not None:
 
     @triton.jit
     def _retract(
-        x, high, low, size, rows, columns, SCALE: tl.constexpr,
-        ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+        x, high, low, size, rows, columns, chunk, LITTLE: tl.constexpr, SCALE: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ):  # fmt: skip
+        largest = tl.load(size + tl.program_id(0))
+        if largest <= LITTLE:
+            _add_product(x, high, low, largest, rows, columns, chunk, False, SCALE, ROWS, COLUMNS)
+        else:
+            _add_product(x, high, low, largest, rows, columns, chunk, True, SCALE, ROWS, COLUMNS)
+
+    @triton.jit
+    def _add_product(
+        x, high, low, largest, rows, columns, chunk, EXACT: tl.constexpr, SCALE: tl.constexpr,
+        ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     ):  # fmt: skip
         s = tl.program_id(0).to(tl.int64)
         k = tl.arange(0, ROWS)
         h_re, h_im = _small(high, s, 0, rows, ROWS), _small(high, s, 1, rows, ROWS)
-        l_re, l_im = _small(low, s, 0, rows, ROWS), _small(low, s, 1, rows, ROWS)
-        back = tl.load(size + s) / SCALE
-        for tile in range(CHUNK):
-            column = (tl.program_id(1) * CHUNK + tile) * COLUMNS + tl.arange(0, COLUMNS)
+        if EXACT:
+            l_re, l_im = _small(low, s, 0, rows, ROWS), _small(low, s, 1, rows, ROWS)
+        for tile in range(chunk):
+            column = (tl.program_id(1) * chunk + tile) * COLUMNS + tl.arange(0, COLUMNS)
             inside = (k[:, None] < rows) & (column[None, :] < columns)
             place = s * rows * columns + k[:, None] * columns + column[None, :]
             y = tl.load(x + place, inside, 0.0)
             first = (SCALE * y).to(tl.float16)
-            second = (SCALE * y - first.to(tl.float32)).to(tl.float16)
             turned = _turned(first, 1.0, ROWS, COLUMNS)
-            change = tl.dot(h_re, second)
-            change = tl.dot(h_im, _turned(second, 1.0, ROWS, COLUMNS), change)
-            change = tl.dot(l_re, first, change)
-            change = tl.dot(l_im, turned, change)
-            change = tl.dot(h_re, first, change)
+            change = tl.dot(h_re, first)
             change = tl.dot(h_im, turned, change)
-            tl.store(x + place, y + back * change, inside)
+            if EXACT:
+                second = (SCALE * y - first.to(tl.float32)).to(tl.float16)
+                change = tl.dot(h_re, second, change)
+                change = tl.dot(h_im, _turned(second, 1.0, ROWS, COLUMNS), change)
+                change = tl.dot(l_re, first, change)
+                change = tl.dot(l_im, turned, change)
+            tl.store(x + place, y + largest / SCALE * change, inside)

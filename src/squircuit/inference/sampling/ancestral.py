@@ -80,6 +80,11 @@ class Walk:
                 stack.append(below)
                 value = None
 
+    def take(self, rows: Tensor) -> Walk:
+        """The walk of some of the rows; what it draws is not seen here."""
+        part = self.messages.take(rows)
+        return Walk(part, self.draws, self.x[rows], self.missing[rows], self.generator)
+
     def uniform(self) -> Tensor:
         """One number in [0, 1) a row: (B,)."""
         source = self.x.device if self.generator is None else self.generator.device
@@ -239,15 +244,10 @@ class Walk:
             for i, (branch, part) in enumerate(zip(branches, parts, strict=True)):
                 rows = torch.nonzero(chosen == i).flatten()
                 if len(rows):
-                    walk = self._take(rows)
+                    walk = self.take(rows)
                     yield from walk._factors(branch, fold, part[rows], last)
                     self.x[rows] = walk.x
         return None if spared is not None else self._draw_last(key, environment, last)
-
-    def _take(self, rows: Tensor) -> Walk:
-        """The walk of some of the rows; what it draws is not seen here."""
-        part = self.messages.take(rows)
-        return Walk(part, self.draws, self.x[rows], self.missing[rows], self.generator)
 
     def _draw_last(self, key: Key, environment: Tensor, variable: int) -> Tensor:
         """Draws the only variable below a layer that is still missing; the layer's value there."""

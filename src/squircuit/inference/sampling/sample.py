@@ -50,6 +50,8 @@ def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.
     for rows in steps(batches, [len(rows) for rows in batches]):
         part = evidence.take(rows)
         found = messages(snapshot, part)
+        if snapshot.real == torch.float32 and bool(found.doubtful.any()):
+            found = messages(snapshot.doubled(), part)
         require_positive(log_total(found), rows)
         if bool(part.missing.any()):
             result[:, rows] = _drawn(found, part, count, generator).to(result.dtype)

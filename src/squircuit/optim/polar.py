@@ -182,7 +182,7 @@ def polar_root(gram: Tensor, trust: float) -> Tensor:
         constant, linear, quadratic = inverse_root_polynomial(trust**2)
         error = gram - identity
         root = torch.baddbmm(error, error, error, beta=linear, alpha=quadratic) + (constant - 1) * identity
-        for _ in range(LAST_STEPS[torch.float64]):
+        for _ in range(LAST_STEPS[torch.float32] * (1 if trust <= 0.5 else 2)):
             off = torch.baddbmm(error + root, error, root)
             rest = torch.baddbmm(off + root, root, off)
             root = torch.baddbmm(root - 0.5 * rest, rest, root, alpha=-0.5)

@@ -8,18 +8,20 @@ summed in double precision, and none of mass zero is drawn.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from squircuit.execution.kernels.compiler import can_serve, tl, triton
+from squircuit.execution.kernels.compiler import tl, triton
 
 MOST_NUMBERS = 1 << 13  # of one row: they stay in registers
 
 
 def usable(*values: Tensor) -> bool:
     """The kernels can serve: rows of not too many numbers, complex64 on a CUDA device."""
-    return all(
-        can_serve(torch.complex64, value[:0].contiguous()) and 0 < value[:1].numel() <= MOST_NUMBERS
+    return triton is not None and all(
+        value.is_cuda and value.dtype == torch.complex64 and 0 < math.prod(value.shape[1:]) <= MOST_NUMBERS
         for value in values
     )
 

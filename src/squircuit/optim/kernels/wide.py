@@ -51,7 +51,8 @@ def advance(
     norms = torch.empty(pieces, 2, count, rows, 1, device=weight.device)
     _advance[(count, pieces)](
         *(torch.view_as_real(t) for t in (weight, gradient, momentum)), cross, norms, rows, 2 * columns,
-        decay, factor, chunk, ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, num_warps=4,
+        decay, factor, chunk,
+        ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, num_warps=4, num_stages=1,
     )  # fmt: skip
     of_g, of_m = _summed(norms)
     return torch.view_as_complex(_summed(cross)), of_g, of_m
@@ -87,7 +88,7 @@ def retract(weight: Tensor, factor: Tensor) -> None:
     high = unit.half()
     _retract[(count, pieces)](
         torch.view_as_real(weight), high, (unit - high).half(), size, rows, 2 * columns, chunk, LITTLE=LITTLE,
-        SCALE=SCALE, ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, num_warps=4,
+        SCALE=SCALE, ROWS=triton.next_power_of_2(rows), COLUMNS=COLUMNS, num_warps=4, num_stages=1,
     )  # fmt: skip
 
 

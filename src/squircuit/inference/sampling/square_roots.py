@@ -137,6 +137,16 @@ def _square_root(matrix: Tensor) -> Tensor:
     """
     lengths = matrix.diagonal(dim1=-2, dim2=-1).real.clamp_min(0).sqrt().unsqueeze(-1)  # (…, K, 1)
     inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
-    values, vectors = torch.linalg.eigh(matrix * inverse * inverse.mT)
+    unit = matrix * inverse * inverse.mT
+    if matrix.is_cuda:
+        # Eigenvectors of a batch take a second there. What rounding leaves of a singular matrix may have
+        # eigenvalues a little below zero; so much is added that they are positive.
+        rounding = torch.finfo(matrix.dtype).eps * matrix.shape[-1]
+        identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        factor, failed = torch.linalg.cholesky_ex(unit + rounding * identity)
+        if not bool(failed.any()):
+            found: Tensor = lengths * factor
+            return found
+    values, vectors = torch.linalg.eigh(unit)
     root: Tensor = lengths * vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
     return root

@@ -31,6 +31,9 @@ from squircuit.inference.upward.input_layers import (
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import Message, rescaled, rescaled_units, squared
 
+CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
+"""A share of the terms of a matrix below which too few of its digits are left."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,8 @@ class InputMessages:
     watched: dict[tuple[InputGroup, int], Tensor] = field(default_factory=dict)
     """Squares (n, B) or pair integrals (B, n, n) of functions of input layers over blocks that are weighted:
     the derivatives of log p in them tell the distribution of what a block lacks."""
+    doubts: list[Tensor] = field(default_factory=list)
+    """Of blocks below weights, the rows in which terms cancel so far that few digits are left: (B,)."""
     references: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
     """Variables → log-scale of the largest of their input layers, (B,) float64, taken out of all of them.
 
@@ -263,17 +268,29 @@ class InputMessages:
         """∫ ℓ ℓᴴ over what each row lacks of a block, at what it shows: (F, B or 1, K, K)."""
         shared = not weighted and all(self._missing_in[v][0] for f in folds for v in group.blocks[f])
         parts = [self.blocks.pair_integrals(group, f, first=shared) for f in folds]
-        dtype = self.snapshot.dtype
+        own = self.snapshot.dtype
+        dtype = torch.promote_types(own, torch.float64)  # terms cancel below weights
         values = [pairs.to(dtype) for pairs, _ in parts]
         if weighted and not self.functions:
             values = [self._watch(group, f, value) for f, value in zip(folds, values, strict=True)]
         value, scale = torch.stack(values), torch.stack([s for _, s in parts])
         weight = input_weight(self.snapshot, group, folds)
         if weight is not None:
-            value = weight.unsqueeze(1) @ value @ weight.unsqueeze(1).mH
+            value = self._weighed(weight.to(dtype).unsqueeze(1), value)
         if not shared:
             scale = scale - 2 * self._taken(group, folds, scale / 2)
-        return rescaled(value, matrix=True, scale=scale.to(value.real.dtype))
+        value, scale = rescaled(value, matrix=True, scale=scale)
+        return Message(value.to(own), scale.to(self.snapshot.real))
+
+    def _weighed(self, weight: Tensor, value: Tensor) -> Tensor:
+        """W R Wᴴ of blocks, (F, B, K, K), and a note of the rows in which little is left of the terms."""
+        found = weight @ value @ weight.mH
+        with torch.no_grad():
+            most = torch.linalg.vector_norm(weight, dim=3).square().amax(dim=2)  # (F, 1)
+            sizes = value.diagonal(dim1=2, dim2=3).real.amax(dim=2) * most
+            left = found.diagonal(dim1=2, dim2=3).real.amax(dim=2)
+            self.doubts.append((left < CANCELLED[torch.float64] * sizes).any(dim=0))
+        return found
 
     def _watch(self, group: InputGroup, fold: int, value: Tensor) -> Tensor:
         self.watched[group, fold] = value.detach().requires_grad_()

@@ -24,7 +24,7 @@ from squircuit.inference.evidence import Evidence
 from squircuit.inference.upward import contraction
 from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.gaussian_terms import Function
-from squircuit.inference.upward.inputs import InputMessages
+from squircuit.inference.upward.inputs import CANCELLED, InputMessages
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import (
     Message,
@@ -35,9 +35,6 @@ from squircuit.inference.upward.scaled_message import (
     rescaled_units,
     squared,
 )
-
-CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
-"""A share of the terms of a matrix below which too few of its digits are left."""
 
 
 @final
@@ -57,6 +54,8 @@ class Messages:
         """Rows in which terms of a matrix have cancelled so far that few digits are left."""
         for step in schedule.steps:
             self.found.append(self._inputs(step) if isinstance(step.group, InputGroup) else self._inner(step))
+        for doubts in inputs.doubts:
+            self.doubtful |= doubts
 
     def root_squares(self) -> list[tuple[Tensor, Tensor]]:
         """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""

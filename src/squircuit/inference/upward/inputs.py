@@ -68,21 +68,29 @@ class InputMessages:
     def vectors(self, group: InputGroup, folds: Slots) -> Message:
         """ℓ(x): (F, K, B), in units of the variables' references."""
         value, scale = evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
-        taken = torch.stack([self._reference(group.blocks[f], s) for f, s in zip(folds, scale, strict=True)])
-        return rescaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
+        left = scale.double() - self._taken(group, folds, scale)
+        return rescaled(value, matrix=False, scale=left.to(value.real.dtype))
 
-    def _reference(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
+    def _taken(self, group: InputGroup, folds: Slots, scale: Tensor) -> Tensor:
+        """The log-scales that are taken out of the variables of a group, of its own ones: (F, B) float64."""
+        own = scale.detach().double()
+        alone = largest_scale(own.unsqueeze(0), dim=0)
+        parts = zip(folds, own, alone, strict=True)
+        return torch.stack([self._reference(group.blocks[f], each, found) for f, each, found in parts])
+
+    def _reference(self, variables: tuple[int, ...], scale: Tensor, alone: Tensor) -> Tensor:
         """The log-scale that is taken out of some variables.
 
-        ``scale`` is that of the input layer which asks first, and often of all of them.
+        ``scale`` is that of the input layer which asks first, and often of all of them: then it is ``alone``.
 
         Where layers are over different blocks, nothing can be taken out of all of them.
         """
         if variables not in self.references:
             if not self.snapshot.has_one_block(variables):
-                return torch.zeros_like(scale.detach().double())
+                return torch.zeros_like(scale)
             scales = [self._own_scale(variables, scale), *self._other_scales(variables)]
-            self.references[variables] = largest_scale(torch.stack(scales), dim=0)
+            is_alone = len(scales) == 1 and scales[0] is scale
+            self.references[variables] = alone if is_alone else largest_scale(torch.stack(scales), dim=0)
         return self.references[variables]
 
     def _own_scale(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
@@ -90,7 +98,7 @@ class InputMessages:
         group, fold = self.snapshot.inputs[variables[0]][0]
         if group.is_block and not isinstance(group.family, MultivariateGaussian):
             return self._block_scale(group, fold)
-        return scale.detach().double()
+        return scale
 
     def _block_scale(self, group: InputGroup, fold: int) -> Tensor:
         """The largest of a layer's functions, (B,)."""
@@ -185,10 +193,9 @@ class InputMessages:
         x = self._columns(self.x, group, folds)
         value, scale = evaluate_units(self.snapshot, group, folds, x)  # (F, K, B) twice
         largest = torch.where(value == 0, -torch.inf, scale).amax(dim=1)
-        taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
-        real = self.snapshot.real
+        taken = self._taken(group, folds, largest).unsqueeze(1)
         squares = rescaled_units((value * value.conj()).real)
-        return Message(squares.value.to(real), squares.scale + 2 * (scale - torch.stack(taken).unsqueeze(1)))
+        return Message(squares.value.to(self.snapshot.real), squares.scale + 2 * (scale - taken))
 
     def _weighted_norms(self, group: InputGroup, folds: Slots) -> Tensor:
         """Σ_q ω_q |ℓ_k(x_q)|²: (F, K, B or 1)."""
@@ -255,8 +262,7 @@ class InputMessages:
         elif weighted:
             value = torch.stack([self._watch(group, f, v) for f, v in zip(folds, value, strict=True)])
         largest = torch.where(there, held, -torch.inf).amax(dim=2) / 2
-        taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
-        return Message(value, (held - 2 * torch.stack(taken).unsqueeze(2)).mT)
+        return Message(value, (held - 2 * self._taken(group, folds, largest).unsqueeze(2)).mT)
 
     def _block_matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ over what each row lacks of a block, at what it shows: (F, B or 1, K, K)."""
@@ -272,8 +278,7 @@ class InputMessages:
         if weight is not None:
             value = self._weighed(weight.to(dtype).unsqueeze(1), value)
         if not shared:
-            taken = [self._reference(group.blocks[f], s / 2) for f, s in zip(folds, scale, strict=True)]
-            scale = scale - 2 * torch.stack(taken)
+            scale = scale - 2 * self._taken(group, folds, scale / 2)
         value, scale = rescaled(value, matrix=True, scale=scale)
         return Message(value.to(own), scale.to(self.snapshot.real))
 

@@ -145,10 +145,12 @@ class Messages:
         Args:
             shrunk: log of the largest entry of W R Wᴴ or of its diagonal, R having one of 1: (F, B or 1).
         """
-        size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
-        largest = torch.linalg.vector_norm(size, dim=2).amax(dim=1, keepdim=True).log()  # (F or 1, 1)
         limit = math.log(CANCELLED[self.snapshot.real])
-        self.doubtful |= (shrunk - 2 * largest < limit).any(dim=0)
+        if not self.snapshot.is_normalised:  # else the rows of W have length 1
+            size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
+            lengths = torch.linalg.vector_norm(size, dim=2)
+            shrunk = shrunk - 2 * lengths.amax(dim=1, keepdim=True).log()  # (F or 1, 1)
+        self.doubtful |= (shrunk < limit).any(dim=0)
 
     def _vector(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
         """W (r₁ ⊗ … ⊗ r_N), with every vector repeated for the nodes where the step is open."""

@@ -70,6 +70,19 @@ def test_tying_inputs_and_the_lowest_level_counts_each_shared_matrix_once():
     assert len({layer.weight for layer in lowest}) == 1
 
 
+def test_levels_are_tied_among_regions_over_the_same_families():
+    families = [sq.Categorical(5), sq.Categorical(7), sq.Categorical(7)] * 4
+    circuit = sq.build(quad_tree((2, 2, 3), 2, "vhc"), families, 3, tie=3)
+    plane = {0: set(), 1: set(), 2: set()}
+    for layer in circuit.sums:
+        channels = {variable % 3 for variable in layer.scope}
+        if len(channels) == 1:
+            plane[channels.pop()].add(layer.weight)
+    assert plane[1] == plane[2]
+    assert not plane[0] & plane[1]
+    assert len(plane[0]) == 2  # one weight of pairs, one of blocks of four
+
+
 def test_tied_inputs_of_several_blocks_keep_the_layers_of_one_variable_orthogonal():
     circuit = sq.build(random_tree(3, seed=2, repetitions=2), sq.Categorical(4), 2, tie="inputs").initialise(
         seed=0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import squircuit as sq
 from squircuit.data import Schema
 from squircuit.data.calendar import Calendar
+from squircuit.data.columns import Column
 from squircuit.errors import DataError, FormatError, ParameterError
 
 FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%Y/%m/%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%d %b %Y %H:%M:%S", "%H:%M")
@@ -25,9 +26,9 @@ def texts(form, count=60, seed=0):
     return np.array([time.strftime(form) for time in times], dtype=object)
 
 
-@given(st.integers(1900, 2100), st.integers(1, 12), st.integers(0, 6), st.integers(1, 5))
-def test_what_a_model_draws_is_a_day_of_its_month_and_weekday_also_where_that_has_no_fifth(
-    year, month, weekday, week
+@given(st.integers(1900, 2100), st.integers(1, 12), st.integers(0, 6), st.integers(1, 4), st.integers(1, 5))
+def test_whatever_a_model_draws_is_a_day_that_has_these_parts_and_no_other_day_has_them(
+    year, month, weekday, of_4, of_5
 ):
     days = np.arange("2023-01-01", "2026-01-01", dtype="M8[D]")
     found = Calendar.of("day", days, "date")
@@ -35,10 +36,57 @@ def test_what_a_model_draws_is_a_day_of_its_month_and_weekday_also_where_that_ha
         "year": year,
         "month": month,
         "weekday": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[weekday],
+        "week_of_4": of_4,
+        "week_of_5": of_5,
     }
-    (day,) = found.join({f"day.{part}": [value] for part, value in {**names, "week": week}.items()})
+    (day,) = found.join({f"day.{part}": [value] for part, value in names.items()})
     assert (day.year, day.month, day.weekday()) == (year, month, weekday)
-    assert (day.day - 1) // 7 + 1 in (week, 4)
+    same = [d for d in range(1, 32) if _weekday(year, month, d) == weekday]
+    assert same.index(day.day) + 1 == (of_4 if len(same) == 4 else of_5)
+
+
+def _weekday(year, month, day):
+    try:
+        return dt.date(year, month, day).weekday()
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_probabilities_of_all_days_are_one_together(seed):
+    rng = np.random.default_rng(seed)
+    some = np.arange("2020-01-01", "2023-01-01", dtype="M8[D]")[rng.integers(0, 1096, 200)]
+    table = sq.data.table({"day": some, "open": rng.random(200) < 0.5})
+    (found,) = table.schema.calendars
+    first, last = found.years
+    assert (first, last) == (2010, 2032)
+    every = np.arange(f"{first}-01-01", f"{last + 1}-01-01", dtype="M8[D]")
+    model = sq.model_for(table, units=3, seed=seed)  # of random weights, so that no state is improbable
+    total = model.double().log_prob({"day": every}).exp().sum().detach()
+    assert float(total) == pytest.approx(1, abs=1e-9)
+    given = model.log_conditional({"day": every, "open": True}, of=["day"], given=["open"]).detach()
+    assert float(given.exp().sum()) == pytest.approx(1, abs=1e-9)
+
+
+def test_days_have_no_entropy_as_variables_of_which_they_have_one_alone():
+    days = np.arange("2021-01-01", "2021-12-01", dtype="M8[D]")
+    model = sq.table_model({"day": days, "x": np.arange(len(days)) % 5}, units=2, seed=0)
+    with pytest.raises(ParameterError, match=r"column 'day' is one of four or .* Fix: ask about others of"):
+        model.entropy(["day"])
+    assert model.entropy(["day.month", "day.weekday"]).value > 0
+
+
+def test_calendars_of_earlier_files_are_read_and_answer_as_they_did():
+    days = np.arange("2021-01-01", "2023-01-01", dtype="M8[D]")
+    table = sq.data.table({"day": days})
+    old = Column("day.week", "categorical", (1, 2, 3, 4, 5))
+    document = Schema((*table.columns[:-2], old), calendars=table.schema.calendars).to_dict()
+    (entry,) = document["calendars"]
+    entry |= {"parts": ("year", "month", "weekday", "week"), "years": None}
+    before = Schema.from_dict(document)
+    rows = before.encode({"day": days}).x
+    assert (rows[:, 3] == (days - days.astype("M8[M]")).astype(int) // 7).all()
+    assert [row[0] for row in before.decode(rows)] == days.tolist()
 
 
 @given(st.lists(TIMES, min_size=2, max_size=20))
@@ -83,8 +131,8 @@ def test_only_what_varies_is_a_variable_and_the_rest_comes_back():
         return sq.data.table({"t": np.array(cells, dtype="M8[D]")}).schema.calendars[0].parts
 
     days = np.arange("2023-01-01", "2024-01-01", dtype="M8[D]")
-    assert parts(days) == ("month", "weekday", "week")
-    assert parts(days[::7]) == ("month", "week")  # always the same weekday
+    assert parts(days) == ("month", "weekday", "week_of_4", "week_of_5")
+    assert parts(days[::7]) == ("month", "week_of_4", "week_of_5")  # always the same weekday
     assert parts(["2022-03-01", "2022-04-01", "2023-04-01"]) == ("year", "month")
     ends = np.arange("2023-02", "2024-03", dtype="M8[M]").astype("M8[D]") - 1
     assert parts(ends) == ("year", "month")  # the last of each month
@@ -188,12 +236,14 @@ def test_what_is_no_date_is_one_clear_line(cells, wish, words):
         sq.data.table({"t": cells}, None if wish is None else {"t": wish})
 
 
-def test_new_times_that_no_parts_give_are_refused_and_new_years_are_improbable():
+def test_new_times_that_no_parts_give_are_refused_and_the_next_years_are_not():
     days = np.arange("2021-01-01", "2023-01-01", dtype="M8[D]")
     model = sq.table_model({"t": days, "x": np.arange(len(days)) % 5}, units=2, seed=0)
     assert model.log_prob({"t": np.array(["2024-05-06"], dtype="M8[D]"), "x": 1}).isfinite().all()
     with pytest.raises(DataError, match=r"row 0, column 't': .* its hour is 12, and in all rows"):
         model.log_prob({"t": np.array(["2022-05-06T12:00"], dtype="M8[m]"), "x": 1})
+    with pytest.raises(DataError, match=r"row 1, column 't': 2099-05-06 is not of the years 2011 to 2032"):
+        model.log_prob({"t": np.array(["2022-05-06", "2099-05-06"], dtype="M8[D]"), "x": 1})
     with pytest.raises(DataError, match="'May' is no date"):
         model.log_prob({"t": ["May"], "x": 1})
     few = sq.data.table({"t": days[:300]}).schema

@@ -57,7 +57,7 @@ def days(n=300):
 
 @pytest.fixture(scope="session")
 def date_model():
-    """The variables are day.month, day.weekday, day.week and open."""
+    """The variables are day.month, day.weekday, day.week_of_4, day.week_of_5 and open."""
     frame = days()
     model = sq.table_model(frame, units=4, size=6, seed=0)
     sq.fit(model, sq.data.table(frame), epochs=20, progress=False)

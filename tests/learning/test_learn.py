@@ -111,6 +111,19 @@ def test_a_wider_member_has_covariances_so_many_times_as_large():
         torch.testing.assert_close(wide.mean(), one.model().mean())
 
 
+def test_a_wider_member_keeps_the_share_of_rows_on_a_value_that_most_of_them_have():
+    rain = np.where(RNG.random(300) < 0.9, 0.0, RNG.exponential(3.0, 300).round(4))
+    table = sq.data.table({"rain": rain, "x": RNG.normal(size=300) + (rain > 0)})
+    one = GaussianMixture(3, knots=64).fit(table, None, 1, torch.device("cpu"))
+    column = table.columns[0]
+    for width in (1.0, 2.5):
+        drawn = one.widened(width).model().sample(4000, seed=0).reshape(-1, 2).detach()
+        zeros = (column.rounded(drawn[:, 0].numpy()) == 0).mean()
+        assert zeros == pytest.approx((rain == 0).mean(), abs=0.02)
+    spread = one.widened(2.5).found.covariances[:, 1, 1] / one.found.covariances[:, 1, 1]
+    torch.testing.assert_close(spread, torch.full_like(spread, 2.5))
+
+
 def test_periodic_columns_are_left_to_trees():
     angles = {"angle": RNG.uniform(0, 360, 60), "x": RNG.normal(size=60)}
     table = sq.data.table(angles, {"angle": "periodic:360"})

@@ -308,6 +308,30 @@ def test_a_quad_tree_with_channels_is_one_of_pixels_whose_channels_are_joined(he
     assert {region.scope for region in graph.regions if len(region.scope) >= channels} == pixels
 
 
+@pytest.mark.parametrize(("order", "pixels"), [("cvh", 1), ("vch", 2), ("vhcvh", 4), ("vhvhc", 16)])
+@pytest.mark.parametrize("channels", [2, 3])
+def test_channels_are_planes_of_one_tree_up_to_the_block_where_they_are_joined(order, pixels, channels):
+    flat, graph = quad_tree((4, 4), 2, order.replace("c", "")), quad_tree((4, 4, channels), 2, order)
+    assert_is_a_tree_with_one_leaf_each(graph, 16 * channels)
+    blocks = {region.scope for region in flat.regions}
+    planes, whole = set(), set()
+    for scope in (region.scope for region in graph.regions):
+        found = {v % channels for v in scope}
+        place = frozenset(v // channels for v in scope)
+        assert len(scope) == len(found) * len(place)
+        if len(found) == 1:
+            planes.add((place, *found))
+        elif len(found) == channels:
+            whole.add(place)
+    assert planes == {(block, c) for block in blocks if len(block) <= pixels for c in range(channels)}
+    assert whole == {block for block in blocks if len(block) >= pixels}
+
+
+def test_an_order_joins_channels_once_at_most():
+    with pytest.raises(ParameterError, match="joins channels, once"):
+        quad_tree((4, 4, 3), 2, "vchc")
+
+
 @pytest.mark.parametrize("shape", [(3, 32, 32), (2, 2, 0), (2, 2, 1.0)])
 def test_a_third_side_is_a_small_number_of_channels(shape):
     with pytest.raises(ParameterError, match="that of the channels, from 1 to 4"):

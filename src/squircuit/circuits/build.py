@@ -50,7 +50,8 @@ def build(
         product: ``"kronecker"`` or ``"hadamard"``.
         roots: R, the number of root units.
         tie: ``"inputs"`` (or 0) shares one input weight among all variables with the same family;
-            a number L shares, besides, one sum weight a shape in each of the L lowest levels.
+            a number L shares, besides, one sum weight a shape in each of the L lowest levels, among regions
+            over the same families: channels of one number of levels share, brightness and colours do not.
         unitary: semi-unitary weights; False gives the baseline of free weights (±² in the paper).
         is_complex: complex weights; False gives real ones.
         mixing: input layers are K mixtures of the family's functions; False: the functions themselves.
@@ -101,6 +102,7 @@ class _Settings:
         self.heights = self.regions.heights()
         leaves = (region for region in self.regions.regions if not region.partitions)
         self.leaf_counts = Counter(_variable(region) for region in leaves)
+        self.kinds = [self.families.index(family) for family in self.families]  # all 0: there is one kind
 
     @property
     def tied_levels(self) -> int:
@@ -121,6 +123,11 @@ class _Settings:
     def is_tied(self, index: int) -> bool:
         """All sums of one shape at that height have one weight."""
         return self.heights[index] <= self.tied_levels and index != self.last
+
+    def kind(self, index: int) -> str:
+        """Which families are below a region, where there are several: what differs in this shares nothing."""
+        found = {self.kinds[variable] for variable in self.regions.regions[index].scope}
+        return ".of" + "+".join(map(str, sorted(found))) if any(self.kinds) else ""
 
     def parameter(self, name: str, shape: tuple[int, int]) -> Parameter:
         constraint = Constraint.SEMI_UNITARY if self.unitary else Constraint.FREE
@@ -166,9 +173,10 @@ def _product(settings: _Settings, inputs: list[Layer]) -> Layer:
 
 def _sum(settings: _Settings, index: int, inputs: list[Layer], component: int) -> Layer:
     available, is_root = sum(layer.units for layer in inputs), index == settings.last
+    is_tied = settings.is_tied(index)
     height = settings.heights[index]
     units = settings.roots if is_root else settings.width(available, height)
-    name = f"level{height}.{units}x{available}" if settings.is_tied(index) else f"region{index}"
+    name = f"level{height}.{units}x{available}{settings.kind(index)}" if is_tied else f"region{index}"
     if is_root and settings.unitary and units > available:
         raise StructureError(
             "semi-unitary (U3)",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -51,9 +50,7 @@ def _export(model: Path | None, path: Path, device: str) -> None:
 
 def _exhibit(file: Path, device: str) -> Exhibit:
     model = open_model(file, chosen_device(device))
-    return Exhibit(
-        model, replace(schema_of(model), calendars=()), file.name or str(file), history_of(file, model)
-    )
+    return Exhibit(model, schema_of(model), file.name or str(file), history_of(file, model))
 
 
 def _say(address: str) -> None:

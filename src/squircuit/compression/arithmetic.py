@@ -20,7 +20,7 @@ from squircuit.errors import printable
 from squircuit.models import SquaredCircuit
 from squircuit.models.weights import LOGITS
 
-REVISION = 1
+REVISION = 2
 """Of the arithmetic of this folder and of :mod:`squircuit.inference.chain`; one more when it changes."""
 
 

@@ -12,16 +12,20 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from squircuit.data.cells import Cells, Place, is_missing, objects, read_as, shown
+from squircuit.data.cells import Cells, Mask, Place, is_missing, objects, read_as, shown
 from squircuit.data.date_texts import Texts, offset_of, parsed, rendered
 from squircuit.errors import DataError
 
 Times = NDArray[np.datetime64]
 """Microseconds by the clock on the wall, (n,); NaT = missing."""
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-RANGES = {"month": (1, 12), "week": (1, 5), "hour": (0, 23)}
+WEEKS = ("week_of_4", "week_of_5")
+"""Which of the four or five such weekdays of its month a day is; the other one has no value."""
+RANGES = {"month": (1, 12), "week_of_4": (1, 4), "week_of_5": (1, 5), "hour": (0, 23)}
 """Whole numbers that a part can be, of parts that are states."""
-PARTS = ("year", "month", "day", "weekday", "week", "hour", "minute", "second")
+PARTS = ("year", "month", "day", "weekday", *WEEKS, "hour", "minute", "second")
+MORE_YEARS = 10
+"""Years before the first and after the last one seen that a day may be in, or as many as were seen."""
 LAST_DAY = 31
 """The day of the month that stands for its last."""
 KINDS = ("date", "datetime", "time")
@@ -32,10 +36,12 @@ _SHOWN = {"date": slice(10), "datetime": slice(19), "time": slice(11, 19)}
 class Calendar:
     """A column of dates or times, and the parts as which a model sees it.
 
-    A day is given by its year, month, weekday, and by which of the month's such weekdays it is ("week" 1 to
-    5): every day has just one such name. So densities are of days, and depend on the season, the weekday and
-    the hour as the data does. Some names are of no day: a fifth Friday that a month lacks. What a model
-    gives to these, some hundredths, days lack. Parts that are the same in all rows are no variables.
+    A day is given by its year, month, weekday, and by which of the month's such weekdays it is. A month has
+    four or five of them, and these are two variables: the first Friday of four is 1 in "week_of_4", and has
+    no value in "week_of_5". So every day has one name, every name is of one day, and the probabilities of
+    all days are 1 together, Σ_{y,m,w} p(y, m, w) Σ_k p(k-th of four, or of five | y, m, w): densities are
+    of days, and depend on the season, the weekday and the hour as the data does. Parts that are the same in
+    all rows are no variables.
 
     Args:
         name: of the column.
@@ -46,15 +52,17 @@ class Calendar:
         zone: of cells that have one: its name, or of texts their offset, such as "Z" or "+02:00".
         first, last: the earliest and the latest time seen, as texts.
         missing: how many cells were missing.
+        years: the first and the last one that a time may be of; None: any.
 
     Example:
         >>> days = np.array(["2024-02-09", "2024-03-20", "NaT"], "M8[us]")
         >>> found = Calendar.of("day", days, "date")
         >>> found.parts, found.fixed[0]
-        (('month', 'weekday', 'week'), ('year', 2024.0))
+        (('month', 'weekday', 'week_of_4', 'week_of_5'), ('year', 2024.0))
         >>> {name: list(cells) for name, cells in found.split(days).items()}["day.weekday"]
         ['Fri', 'Wed', None]
-        >>> found.join({"day.month": [2, None], "day.weekday": ["Fri", None], "day.week": [2, None]})
+        >>> weeks = {"day.week_of_4": [2, None], "day.week_of_5": [5, None]}
+        >>> found.join({"day.month": [2, None], "day.weekday": ["Fri", None]} | weeks)
         [datetime.date(2024, 2, 9), None]
     """
 
@@ -67,15 +75,16 @@ class Calendar:
     first: str = ""
     last: str = ""
     missing: int = 0
+    years: tuple[int, int] | None = None
 
     @staticmethod
     def of(name: str, times: Times, kind: str, form: str = "", zone: str | None = None) -> Calendar:
         """The calendar of a column: what varies is a part."""
         known = times[~np.isnat(times)]
         parts, fixed = [], []
-        for part, values in _parts_of(known).items():
-            if part == "last":
-                continue
+        found = _parts_of(known)
+        for part in [part for part in PARTS if part in found]:
+            values = found["week"] if part in WEEKS else found[part]
             if not len(values) or (values == values[0]).all():
                 fixed.append((part, float(values[0]) if len(values) else 0.0))
             else:
@@ -84,7 +93,8 @@ class Calendar:
             (str(end)[_SHOWN[kind]] for end in (known.min(), known.max())) if len(known) else ("", "")
         )
         missing = int(np.isnat(times).sum())
-        return Calendar(name, kind, tuple(parts), tuple(fixed), form, zone, first, last, missing)
+        years = _years(found["year"]) if "year" in parts else None
+        return Calendar(name, kind, tuple(parts), tuple(fixed), form, zone, first, last, missing, years)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,6 +113,7 @@ class Calendar:
         """The cells of the variables, by their names: numbers with NaN, and weekdays with None."""
         gone = np.isnat(times)
         values = _parts_of(times[~gone], by_weekday="day" not in dict(self.fixed))
+        self._require_year(values["year"], times, ~gone, place)
         for part, value in self.fixed:
             self._require_fixed(part, value, values, times, ~gone, place)
         return {f"{self.name}.{part}": _cells(part, values[part], gone) for part in self.parts}
@@ -110,13 +121,27 @@ class Calendar:
     def join(self, cells: Mapping[str, Sequence[Any]]) -> list[Any]:
         """The cells of the column from those of the variables; None where one is missing."""
         columns = [cells[name] for name in self.names]
-        return [
-            None if any(cell is None for cell in row) else self._cell(dict(zip(self.parts, row, strict=True)))
-            for row in zip(*columns, strict=True)
-        ]
+        return [self._cell(dict(zip(self.parts, row, strict=True))) for row in zip(*columns, strict=True)]
+
+    def lacks(self, gaps: Mask) -> Mask:
+        """The rows that lack the time, of those parts that are missing: (n, parts) → (n,).
+
+        Example:
+            >>> found = Calendar.of("day", np.array(["2024-02-09", "2024-03-20"], "M8[us]"), "date")
+            >>> found.lacks(np.array([[False, False, False, True], [True, False, False, True]]))
+            array([False,  True])
+        """
+        weeks = np.isin(self.parts, WEEKS)
+        found = np.asarray(gaps[:, ~weeks].any(axis=1))
+        both = np.asarray(gaps[:, weeks].all(axis=1))
+        return found | both if weeks.any() else found
 
     def _cell(self, parts: dict[str, Any]) -> Any:
+        if any(cell is None for part, cell in parts.items() if part not in WEEKS):
+            return None
         time = _time(dict(self.fixed) | parts)
+        if time is None:
+            return None
         if self.form:
             return rendered(time, self.form, self.zone)
         if self.kind == "time":
@@ -149,13 +174,27 @@ class Calendar:
             )
         return np.array(found, dtype="M8[us]")
 
+    def _require_year(self, years: Any, times: Times, known: Any, place: Place) -> None:
+        """Refuse times of years in which the model knows of none."""
+        off = (years < self.years[0]) | (years > self.years[1]) if self.years else np.zeros(len(years), bool)
+        if self.years is None or not off.any():
+            return
+        row = int(np.flatnonzero(known)[np.argmax(off)])
+        raise DataError(
+            f"{str(times[row])[: _SHOWN[self.kind].stop]} is not of the years {self.years[0]} to "
+            f"{self.years[1]}, the only ones that the model gives a probability; it learnt from "
+            f"{self.first} to {self.last}",
+            where=f"{place(row)}, column {self.name!r}",
+            fix="correct the cell, leave it empty (missing), or train with data of such years",
+        )
+
     def _require_fixed(
         self, part: str, value: float, values: Mapping[str, Any], times: Times, known: Any, place: Place
     ) -> None:
         """Refuse times that no combination of the parts is."""
         here = values[part]
         lasts = values["last"] if part == "day" and value == LAST_DAY else value
-        off = here != np.minimum(value, lasts)
+        off = (here != np.minimum(value, lasts)) & (here == here)  # one of the weeks has no value
         if not off.any():
             return
         row = int(np.flatnonzero(known)[np.argmax(off)])
@@ -209,7 +248,9 @@ def _parts_of(times: Times, by_weekday: bool | None = None) -> dict[str, Any]:
         day = np.full_like(day, LAST_DAY) if is_last else day
         by_weekday = bool((day != day[:1]).any())
     if by_weekday:
-        found |= {"weekday": (days.astype(int) + 3) % 7, "week": (day - 1) // 7 + 1}  # day 0 was a Thursday
+        week, is_five = (day - 1) // 7 + 1, (day - 1) % 7 + 29 <= last
+        found |= {"weekday": (days.astype(int) + 3) % 7, "week": week}  # day 0 was a Thursday
+        found |= {"week_of_4": np.where(is_five, np.nan, week), "week_of_5": np.where(is_five, week, np.nan)}
     else:
         found |= {"day": day, "last": last}
     hours, rest = np.divmod(seconds, 3_600_000_000)
@@ -228,16 +269,31 @@ def _cells(part: str, values: Any, gone: Any) -> Cells:
     return numbers
 
 
-def _time(parts: Mapping[str, Any]) -> dt.datetime:
-    """The time with these parts; a fifth weekday that a month does not have is its fourth and last."""
+def _years(years: Any) -> tuple[int, int]:
+    """The years that a model knows: those seen, and some on either side."""
+    first, last = int(years.min()), int(years.max())
+    more = max(MORE_YEARS, last - first)
+    return max(first - more, dt.MINYEAR), min(last + more, dt.MAXYEAR - 1)
+
+
+def _time(parts: Mapping[str, Any]) -> dt.datetime | None:
+    """The time with these parts; None: which of the month's such weekdays it is, is missing.
+
+    The parts may have "week" as files of earlier versions do, in which a fifth weekday that a month does not
+    have is its fourth and last.
+    """
     year = min(max(round(parts["year"]), dt.MINYEAR), dt.MAXYEAR - 1)
-    month, week, weekday = int(parts["month"]), parts.get("week"), parts.get("weekday")
+    month, weekday = int(parts["month"]), parts.get("weekday")
     first, last = calendar.monthrange(year, month)
-    if week is None:
+    if "day" in parts:
         day = min(int(parts["day"]), last) - 1
     else:
         number = WEEKDAYS.index(weekday) if isinstance(weekday, str) else int(weekday or 0)
-        day = (number - first) % 7 + 7 * (int(week) - 1)
+        day = (number - first) % 7
+        week = parts[WEEKS[day + 28 < last]] if "week" not in parts else parts["week"]
+        if week is None:
+            return None
+        day += 7 * (int(week) - 1)
         day -= 7 if day >= last else 0
     micro = round(min(max(float(parts["second"]), 0.0), 59.999999) * 1e6)
     start = dt.datetime(year, month, 1, int(parts["hour"]), min(max(round(parts["minute"]), 0), 59))
@@ -255,7 +311,8 @@ def calendar_from_dict(entry: Mapping[str, Any]) -> Calendar:
     together = [*parts, *(part for part, _ in fixed if part != "last")]
     if not all(isinstance(word, str) for word in words) or entry["kind"] not in KINDS or not parts:
         raise ValueError("a column of dates without name, kind or parts")
-    days = {"weekday", "week"} if "week" in together else {"day"}
+    named = [{"weekday", *WEEKS}, {"weekday", "week"}, {"day"}]  # "week": of earlier versions
+    days = next((days for days in named if days <= set(together)), {"day"})
     if sorted(together) != sorted({"year", "month", "hour", "minute", "second"} | days):
         raise ValueError(
             f"column {entry['name']!r}: {', '.join(map(str, together))[:80]} are no parts of a time"
@@ -267,4 +324,9 @@ def calendar_from_dict(entry: Mapping[str, Any]) -> Calendar:
         offset_of(zone)
     elif zone is not None:
         ZoneInfo(zone)
-    return Calendar(**dict(entry) | {"parts": parts, "fixed": fixed})
+    years = entry.get("years")
+    if years is not None:
+        years = tuple(int(year) for year in years)
+        if not (len(years) == 2 and dt.MINYEAR <= years[0] <= years[1] < dt.MAXYEAR):
+            raise ValueError(f"column {entry['name']!r}: {years} are no first and last year")
+    return Calendar(**dict(entry) | {"parts": parts, "fixed": fixed, "years": years})

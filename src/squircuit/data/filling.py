@@ -47,7 +47,7 @@ def filled_table(schema: Schema, given: Any, values: NDArray[Any], gaps: Mask, h
     exact = [is_unrounded(column, how) for column in schema.columns]
     changed = {}
     for name in schema.table_names:
-        places = np.flatnonzero(gaps[:, schema.variables(name)].any(axis=1))
+        places = np.flatnonzero(schema.lacking(name, gaps))
         if len(places):
             cells = cells_of_frame(given, there[name]) if name in there else [None] * len(gaps)
             for row, cell in zip(places.tolist(), _found(schema, name, values[places], exact), strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -34,7 +33,7 @@ def calendars_in(chunks: Iterable[Chunk], wishes: Mapping[str, str], source: str
         >>> cells = np.array(["2024-02-09", None, "2023-01-01"], dtype=object)
         >>> (found,) = calendars_in([Chunk(("day",), (cells,), str)], {}, "data.csv")
         >>> found.parts, found.form
-        (('year', 'month', 'weekday', 'week'), '%Y-%m-%d')
+        (('year', 'month', 'weekday', 'week_of_4', 'week_of_5'), '%Y-%m-%d')
     """
     seen: dict[str, list[Piece]] = {}
     for number, chunk in enumerate(chunks):
@@ -47,17 +46,18 @@ def calendars_in(chunks: Iterable[Chunk], wishes: Mapping[str, str], source: str
     return tuple(one for one in found if one is not None)
 
 
-def part_column(part: str, name: str, facts: Facts, source: str) -> Column:
-    """The column of a part, a variable of the model."""
+def part_column(one: Calendar, name: str, facts: Facts, source: str) -> Column:
+    """The column of a part of a calendar, a variable of the model."""
+    part = one.parts[one.names.index(name)]
     if part in RANGES:
         low, high = RANGES[part]
         return Column(name, "categorical", tuple(range(low, high + 1)), missing=facts.missing)
     if part == "weekday":
         return Column(name, "categorical", WEEKDAYS, missing=facts.missing)
-    if part != "year":
+    if part != "year" or one.years is None:
         return infer(name, facts, source)
-    numbers = infer(name, facts, source, "continuous")  # years to come are improbable, and not impossible
-    return numbers if numbers.step else _whole(numbers)
+    low, high = one.years
+    return Column(name, "count", low=low, high=high, missing=facts.missing)
 
 
 def without_dates(cells: Cells) -> Cells:
@@ -67,10 +67,6 @@ def without_dates(cells: Cells) -> Cells:
     if cells.dtype == object and isinstance(_first(cells), dt.date | dt.time):
         return objects([None if cell is None or cell != cell else str(cell) for cell in cells])
     return cells
-
-
-def _whole(column: Column) -> Column:
-    return replace(column, step=1.0, levels=(), spikes=())
 
 
 def _first(cells: Cells) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from squircuit.data.calendar import WEEKS
 from squircuit.data.cells import Cells, Mask, as_cells, objects
 from squircuit.data.frames import is_frame, named_columns, names_of
 from squircuit.data.registry import Dataset
@@ -123,6 +124,19 @@ def require_columns(schema: Names, given: Any, variables: Any) -> None:
         if name not in there:
             raise DataError(
                 f"the data has no column {name!r}, which of= asks for. Fix: add it, or ask for others."
+            )
+
+
+def require_one_week(schema: Schema, variables: Sequence[int], what: str) -> None:
+    """Refuse questions about all variables of a day together, of which it has one week alone."""
+    chosen = {schema.names[v] for v in variables}
+    for one in schema.calendars:
+        if chosen >= {f"{one.name}.{week}" for week in WEEKS}:
+            raise ParameterError(
+                f"a day of column {one.name!r} is one of four or one of five such weekdays of its month, "
+                "and has no value as the other, so that they have no entropy together",
+                where=what,
+                fix=f"ask about others of {listed(one.names)}",
             )
 
 

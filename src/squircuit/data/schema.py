@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from squircuit.data.calendar import Calendar, calendar_from_dict
+from squircuit.data.calendar import WEEKS, Calendar, calendar_from_dict
 from squircuit.data.cells import Cells, Mask, Place, Values, as_cells, objects, shown
 from squircuit.data.column_entries import column_from_dict
 from squircuit.data.columns import FITTED, Column
@@ -234,9 +234,16 @@ class Schema:
         )
 
     def table_mask(self, mask: Mask) -> Mask:
-        """Which cells of a table have a part in a mask of variables, (n, d): (n, columns)."""
-        found = [mask[:, self.variables(name)].any(axis=1) for name in self.table_names]
+        """Which cells of a table are missing, of those variables that are, (n, d): (n, columns)."""
+        found = [self.lacking(name, mask) for name in self.table_names]
         return np.stack(found, axis=1) if self.calendars else mask
+
+    def lacking(self, name: str, mask: Mask) -> Mask:
+        """The rows that lack a column of a table, of those variables that are missing: (n, d) → (n,)."""
+        one = next((one for one in self.calendars if one.name == name), None)
+        variables = self.variables(name)
+        found: Mask = mask[:, variables[0]] if one is None else one.lacks(mask[:, variables])
+        return found
 
     def frame(
         self,
@@ -388,7 +395,8 @@ def _described(column: Column) -> tuple[str, ...]:
 
 
 def _of_dates(one: Calendar) -> tuple[str, ...]:
-    seen = f"{one.first} … {one.last}, by {', '.join(one.parts)}"
+    parts = dict.fromkeys("week" if part in WEEKS else part for part in one.parts)
+    seen = f"{one.first} … {one.last}, by {', '.join(parts)}"
     return one.name, one.kind, "–", seen, str(one.missing or "–")
 
 

@@ -311,7 +311,7 @@ def _schema(
 ) -> Schema:
     """The types of the columns; ``known``: the user has named some, so that they are names and no data."""
     facts = _seen(chunks)
-    parts = {name: part for one in calendars for name, part in zip(one.names, one.parts, strict=True)}
+    parts = {name: one for one in calendars for name in one.names}
     if source.guessed and source.named and not known:
         _doubt_names(source, facts)
     types = source.layout.types if source.layout is not None else {}

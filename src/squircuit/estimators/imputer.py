@@ -153,7 +153,7 @@ class SquaredCircuitImputer(OneToOneFeatureMixin, TransformerMixin, CircuitEstim
         there, changed, schema = names_of(X), {}, self._schema
         for own in schema.table_names:
             variables = schema.variables(own)
-            places = np.flatnonzero(gaps[:, variables].any(axis=1))
+            places = np.flatnonzero(schema.lacking(own, gaps))
             if len(places):
                 name = there[self._columns.index(own)]
                 cells = cells_of_frame(X, name)

@@ -109,9 +109,9 @@ class Gaussians(ABC):
     def scaled(self, scale: Tensor, shift: Tensor) -> Self:
         """Those of x · scale + shift, (D,) each."""
 
-    def widened(self, width: float) -> Self:
-        """The same means, and covariances so many times as large."""
-        scale = torch.full_like(self.means[0], width**0.5)
+    def widened(self, widths: Tensor) -> Self:
+        """The same means, and standard deviations √w_v times as large, (D,): D Σ D with D = diag √w."""
+        scale = widths.to(self.means).sqrt()
         wide = self.scaled(scale, torch.zeros_like(scale))
         return replace(wide, means=self.means)  # type: ignore[type-var]  # all kinds are dataclasses
 

@@ -46,6 +46,8 @@ STARTED = 9e5
 """Likewise, to start the layers over a column of a tree in a step of training."""
 COMMON = 0.005
 """The share of rows from which a value is a spike."""
+MOST = 0.5
+"""The share of rows from which a value is that of most."""
 SPIKED = 0.3
 """The share of rows on spikes from which a column is better cut into bins."""
 
@@ -104,12 +106,14 @@ class Encoding:
         bins: column → the bins whose numbers are its states.
         joint: groups of discrete columns that are seen as one column each.
         sizes: column → its number of states, of those in groups.
+        spiked: columns of which most rows hold one value: what is wider loses some of these rows.
     """
 
     maps: dict[int, Monotone] = field(default_factory=dict)
     bins: dict[int, Bins] = field(default_factory=dict)
     joint: Groups = ()
     sizes: dict[int, int] = field(default_factory=dict)
+    spiked: frozenset[int] = frozenset()
 
     @classmethod
     def fit(cls, table: Table, knots: int, bins: int, joint: int = 0) -> Self:
@@ -134,6 +138,7 @@ class Encoding:
             {v: Bins.fit(x[:, v], bins, given) for v in spiked},
             groups,
             {v: table.columns[v].size for group in groups for v in group},
+            frozenset(v for v in rest if has_spikes(table.columns[v].rounded(x[:, v]), MOST)),
         )
 
     def __call__(self, rows: Rows[Any]) -> tuple[Rows[Tensor], Tensor]:
@@ -173,8 +178,8 @@ class Encoding:
         return Input(v, self.bins.get(v) or Categorical(weight.shape[1]), weight=weight)
 
 
-def has_spikes(values: NDArray[np.float64]) -> bool:
-    """Whether many rows of a column hold one of few values.
+def has_spikes(values: NDArray[np.float64], common: float = COMMON) -> bool:
+    """Whether many rows of a column hold one of few values, each in some share of the rows at least.
 
     Example:
         >>> has_spikes(np.array([0.0] * 90 + list(range(10)))), has_spikes(np.arange(1000.0))
@@ -182,8 +187,8 @@ def has_spikes(values: NDArray[np.float64]) -> bool:
     """
     known = values[~np.isnan(values)]
     _, counts = np.unique(known, return_counts=True)
-    common = counts[(counts >= COMMON * len(known)) & (counts > 1)]
-    return bool(common.sum() > SPIKED * len(known))
+    spikes = counts[(counts >= common * len(known)) & (counts > 1)]
+    return bool(spikes.sum() > SPIKED * len(known))
 
 
 @final
@@ -296,7 +301,9 @@ class GaussianMember(Member):
         return GaussianMember(self.candidate, self.encoding, found, self.schema)
 
     def widened(self, width: float) -> GaussianMember:
-        return replace(self, found=self.found.widened(width)) if width != 1.0 else self
+        if width == 1.0:
+            return self
+        return replace(self, found=self.found.widened(width, self.encoding.spiked))
 
     def model(self) -> SquaredCircuit:
         circuit = mixture_circuit(self.found, self.encoding, self.candidate.covariance)

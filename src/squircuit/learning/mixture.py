@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -187,8 +187,12 @@ class MixtureFit:
         found = numbers.log_probs + self.log_weights
         return found + self.layout.looked_up(part.states, self.log_tables) if self.layout.states else found
 
-    def widened(self, width: float) -> Self:
-        """The mixture with all covariances so many times as large, and the same means.
+    def widened(self, width: float, kept: Collection[int] = ()) -> Self:
+        """The mixture with all variances so many times as large, and the same means and correlations.
+
+        Args:
+            width: the factor.
+            kept: columns whose variances stay as they are.
 
         Example:
             >>> from squircuit.learning import fit_mixture
@@ -196,7 +200,8 @@ class MixtureFit:
             >>> bool(torch.allclose(fit.widened(4.0).covariances, 4 * fit.covariances))
             True
         """
-        return replace(self, gaussians=self.gaussians.widened(width))
+        widths = torch.tensor([1.0 if v in kept else width for v in self.layout.numbers], dtype=torch.double)
+        return replace(self, gaussians=self.gaussians.widened(widths))
 
     def scaled(self, scale: Tensor, shift: Tensor) -> Self:
         """The mixture of rows whose numbers are x · scale + shift."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squircuit.data.given import numbers_of
+from squircuit.data.given import numbers_of, require_one_week
 from squircuit.errors import ParameterError
 from squircuit.inference.comparison import Estimate
 from squircuit.inference.evidence import Evidence
@@ -133,6 +133,8 @@ class Summaries(Asked):
         """Variables by number or name, or one of them: some at least, each once."""
         some = [names] if isinstance(names, str | int) else names
         found = sorted(as_variables(self.structure, numbers_of(self.schema, some, what)))
+        if self.schema is not None:
+            require_one_week(self.schema, found, what)
         if not found:
             raise ParameterError(f"{what} names no variable. Fix: pass one at least.")
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Literal
 
 from squircuit.errors import ParameterError, is_whole
@@ -16,7 +16,8 @@ Grid = Sequence[Sequence[int]]
 
 
 CHANNELS = 4  # a split into more parts would have too many products
-BLOCKS = {"h": (1, 2), "v": (2, 1)}  # heights and widths of what is joined
+BLOCKS = {"h": (1, 2), "v": (2, 1), "q": (2, 2)}  # heights and widths of what is joined
+JOIN = "c"  # the letter that joins the channels
 
 
 def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv") -> RegionGraph:
@@ -33,9 +34,11 @@ def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv
         parts: 4 merges the blocks at once, 2 in two steps. A Kronecker layer has K^(parts + 1) weights, so
             that halves allow many more units: K = 64 costs about what K = 16 does with quarters.
         order: of halves, from the pixels up and then repeated: h joins left with right, v above with below.
-            Neighbours that tell most about each other should meet first ("vvhh" for FashionMNIST). A number
-            after it moves the blocks: those of "vvhh+2" begin two pixels above and left of the image, so that
-            pixels on both sides of a border of "vvhh" are in one block.
+            Neighbours that tell most about each other should meet first ("vvhh" for FashionMNIST). A c joins
+            the channels there and is not repeated: "vhcvh" joins the blocks of 2×2 of all channels, which are
+            planes until then; without it the channels of each pixel come first, as in "cvh". A number
+            at the end moves the blocks: those of "vvhh+2" begin two pixels above and left of the image, so
+            that pixels on both sides of a border of "vvhh" are in one block.
 
     Example:
         >>> quad_tree((28, 28))
@@ -50,29 +53,34 @@ def quad_tree(shape: tuple[int, ...], parts: Literal[2, 4] = 4, order: str = "hv
         frozenset({0, 4})
         >>> quad_tree((4, 4), parts=2, order="hv+1").regions[16].scope  # begins with a pixel alone
         frozenset({1, 2})
+        >>> quad_tree((2, 2, 3), parts=2, order="hcv").regions[12].scope  # the first pair of one channel
+        frozenset({0, 3})
     """
     sides, channels = _sides_and_channels(shape)
     if parts not in (2, 4):
         raise ParameterError(f"quad_tree: parts must be 2 or 4, got {parts!r}. Fix: pass one of the two.")
     letters, shift = _letters_and_shift(order, parts)
-    builder = Builder()
-    grid = pixel_grid("quad_tree", sides)
-    blocks = [(2, 2)] if parts == 4 else [BLOCKS[letter] for letter in letters]
-    _merge(builder, [[_pixel(builder, n, channels, parts) for n in row] for row in grid], blocks, shift)
+    builder, rows = Builder(), pixel_grid("quad_tree", sides)
+    leaves = [[builder.leaf(n * channels + c) for c in range(channels)] for row in rows for n in row]
+    planes = [[[leaves[n][c] for n in row] for row in rows] for c in range(channels)]
+    _merge(builder, planes, letters, shift, parts)
     return builder.finish()
 
 
 def _letters_and_shift(order: object, parts: int) -> tuple[str, int]:
+    """The letters of an order, with that which joins channels, and by how much blocks are moved."""
     letters, plus, shift = order.partition("+") if isinstance(order, str) else ("", "", "")
-    if set(letters) != set(BLOCKS) or (plus and not (shift.isdecimal() and len(shift) < 5)):
+    is_order = set("hv") <= set(letters) <= set("hvc") and letters.count(JOIN) < 2
+    if not is_order or (plus and not (shift.isdecimal() and len(shift) < 5)):
         raise ParameterError(
             f"quad_tree: order must be a text of both letters h and v, got {order!r}. Fix: 'hv' joins left "
             "with right, then above with below; 'vvhh' joins twice above with below first; 'vvhh+2' begins "
-            "two pixels outside the image"
+            "two pixels outside the image; 'vhcvh' joins channels, once, after blocks of 2×2"
         )
     if parts == 4 and order != "hv":
         raise ParameterError(f"quad_tree: order={order!r} is that of halves. Fix: pass parts=2 as well")
-    return letters, int(shift or 0)
+    letters = letters if parts == 2 else "q"
+    return letters if JOIN in letters else JOIN + letters, int(shift or 0)
 
 
 def _sides_and_channels(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -85,14 +93,6 @@ def _sides_and_channels(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
             ". Fix: pass (height, width, channels)."
         )
     return tuple(sides), int(channels)
-
-
-def _pixel(builder: Builder, number: int, channels: int, parts: int) -> int:
-    """A leaf, or the channels of a pixel joined, all at once or one after the other."""
-    leaves = [builder.leaf(number * channels + channel) for channel in range(channels)]
-    if parts == 2:
-        return reduce(lambda joined, leaf: builder.split([joined, leaf]), leaves)
-    return leaves[0] if channels == 1 else builder.split(leaves)
 
 
 def pixel_grid(name: str, shape: tuple[int, ...]) -> list[list[int]]:
@@ -112,23 +112,42 @@ def pixel_grid(name: str, shape: tuple[int, ...]) -> list[list[int]]:
 
 def add_quad_tree(builder: Builder, variables: Grid) -> int:
     """Add a quad-tree over a rectangle of variables, and return its root."""
-    return _merge(builder, [[builder.leaf(variable) for variable in row] for row in variables])
+    return _merge(builder, [[[builder.leaf(variable) for variable in row] for row in variables]])
 
 
 def _merge(
-    builder: Builder, grid: Grid, blocks: Sequence[tuple[int, int]] = ((2, 2),), shift: int = 0
+    builder: Builder, planes: Sequence[Grid], letters: str = "q", shift: int = 0, parts: int = 4
 ) -> int:
-    """Merge a grid of regions up to one, by blocks of these heights and widths in turn.
+    """Merge grids of regions, one for each channel, up to one region, by the blocks of some letters in turn.
 
-    The first region lies at (shift, shift) of a larger grid, whose blocks begin at (0, 0).
+    The first region lies at (shift, shift) of a larger grid, whose blocks begin at (0, 0). At the letter c
+    the grids become one, and that letter is not repeated.
     """
-    sizes, top, left = cycle(blocks), shift, shift
-    while len(grid) > 1 or len(grid[0]) > 1:
-        height, width = next(sizes)
-        rows, columns = _pieces(len(grid), height, top), _pieces(len(grid[0]), width, left)
-        grid = [[_join(builder, [row[column] for row in grid[some]]) for column in columns] for some in rows]
-        top, left = top // height, left // width
-    return grid[0][0]
+    steps, top, left = chain(letters, cycle(letters.replace(JOIN, ""))), shift, shift
+    while len(planes) > 1 or len(planes[0]) > 1 or len(planes[0][0]) > 1:
+        letter = next(steps)
+        if letter == JOIN:
+            planes = [_channels_joined(builder, planes, parts)]
+        else:
+            height, width = BLOCKS[letter]
+            planes = [_blocks_joined(builder, grid, (height, width), (top, left)) for grid in planes]
+            top, left = top // height, left // width
+    return planes[0][0][0]
+
+
+def _channels_joined(builder: Builder, planes: Sequence[Grid], parts: int) -> Grid:
+    """One grid of several: the channels of a place at once, or one after the other."""
+    places = [list(zip(*rows, strict=True)) for rows in zip(*planes, strict=True)]
+    if parts == 2:
+        return [[reduce(lambda a, b: builder.split([a, b]), place) for place in row] for row in places]
+    return [[_join(builder, [place]) for place in row] for row in places]
+
+
+def _blocks_joined(builder: Builder, grid: Grid, size: tuple[int, int], start: tuple[int, int]) -> Grid:
+    """The grid of the blocks of a grid, the first of which begins so many places above and left of it."""
+    rows = _pieces(len(grid), size[0], start[0])
+    columns = _pieces(len(grid[0]), size[1], start[1])
+    return [[_join(builder, [row[column] for row in grid[some]]) for column in columns] for some in rows]
 
 
 def _pieces(count: int, size: int, shift: int) -> list[slice]:

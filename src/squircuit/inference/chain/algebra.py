@@ -28,6 +28,8 @@ Message: TypeAlias = Tensor | None
 
 SMALL = 2**16
 """Entries of the map from an environment to that of a factor, up to which it is formed: of 16 units."""
+SMALL_ON_GPUS = 2**24
+"""The same on a GPU, where memory is wide: of 64 units."""
 STATES = 2**22
 """Pairs of units, at states of a variable, that are in memory at once."""
 
@@ -139,14 +141,16 @@ def _through_kronecker(
 
     plain = first(tensor)
     seen = first(contraction.multiply_modes(tensor, shape, matrices)) if matrices else plain
-    if len(own) > 1 and len(plain) == len(seen) == 1 and _is_small(plain):
+    if len(plain) == len(seen) == 1 and _is_worth_a_map(own, plain):
         return _mapped(own, plain[0], seen[0])
     lead = _led(own, seen.flatten(2)).reshape(-1, *seen.shape[1:])
     return _joined(lead, plain)
 
 
-def _is_small(tensor: Tensor) -> bool:
-    return math.prod(tensor.shape[1:3]) ** 2 <= SMALL
+def _is_worth_a_map(own: Tensor, tensor: Tensor) -> bool:
+    """K⁴ entries take 8K⁵ operations to form and 2K⁴ a row to use; without them a row takes 16K⁴."""
+    most = SMALL_ON_GPUS if own.is_cuda and len(own) >= len(own[0]) else SMALL
+    return len(own) > 1 and math.prod(tensor.shape[1:3]) ** 2 <= most
 
 
 def _led(own: Tensor, tensor: Tensor) -> Tensor:

@@ -4,10 +4,10 @@
     OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16 --weak
     python benchmarks/scale.py --predict
     python benchmarks/scale.py --device cuda --side 76 --units 16 --processes 1 --repeats 5
-    python benchmarks/scale.py --device cuda --side 28 --units 16 --processes 1 2 --repeats 5
+    python benchmarks/scale.py --device cuda --side 28 --units 16 --processes 1 2 --repeats 2 --warm 1
 
 The last but one has 2.0 × 10⁹ weights, 16 GB, for a GPU with more than 80 GB; the last two processes on one,
-which talk by gloo and must have the loss of one.
+which talk by gloo and must have the weights of one.
 
 The batch is the same however many processes share it (strong scaling), or with ``--weak`` as large for each.
 Bytes are counted by the kernel, on the TCP connections of each process, beside what rings and trees send: of
@@ -15,7 +15,8 @@ W bytes of weights 2 (N − 1)/N · W whether all sum all gradients (all-reduce)
 (reduce-scatter and all-gather); where the weights are in parts, these are sent forward and, but for those of
 input layers, backward, and gradients are sent once. Weights, gradients and the optimiser's state are those
 that one process holds between steps; the peak is that of its main memory above what it had before the model
-was made, and on a GPU that of the device. Linux only. Several processes on one GPU talk by gloo.
+was made, and on a GPU that of the device. Apart is how far some thousands of weights are at most from where
+the first line has them. Linux only. Several processes on one GPU talk by gloo.
 
 ``--predict`` measures nothing: see prediction.py.
 """
@@ -42,6 +43,7 @@ from torch import distributed
 
 import squircuit as sq
 from prediction import predict
+from squircuit.circuits.initial import haar
 from squircuit.training.steps import Steps
 
 ACKED = 120
@@ -60,6 +62,7 @@ class Row:
         weights, gradients, state: bytes held.
         peak: bytes of memory above what there was before.
         loss: of the last step, in nats: with the same batch the same up to rounding.
+        sample: some weights after the last step, which are the same likewise.
     """
 
     size: int
@@ -73,6 +76,7 @@ class Row:
     state: int
     peak: int
     loss: float
+    sample: list[float]
 
 
 def main() -> None:
@@ -85,6 +89,7 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=16)
     parser.add_argument("--batch", type=int, default=256, help="of all processes; with --weak of each")
     parser.add_argument("--weak", action="store_true", help="the batch grows with the processes")
+    parser.add_argument("--warm", type=int, default=3, help="steps before those that are timed")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--predict", action="store_true", help="predict larger clusters; measures nothing")
@@ -103,21 +108,23 @@ def table(wanted: argparse.Namespace) -> None:
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, one thread a process, batch {wanted.batch}")
     print(
         "processes  shard      ms/step  CPU ms/step  speed-up  ideal  MB sent  formula  "
-        "MB weights  gradients    state     peak        loss"
+        "MB weights  gradients    state     peak        loss    apart"
     )
-    alone = 0.0
+    alone, sample = 0.0, torch.zeros(0)
     for size in wanted.processes:
         for shard in wanted.shards if size > 1 else wanted.shards[:1]:  # alone there is nothing to share
             found = together(size, shard)
             first, ms = found[0], statistics.median(found[0].ms)
             alone = alone or ms * (1 if wanted.weak else size)
+            weights = torch.tensor(first.sample)
+            sample = sample if len(sample) else weights
             most = {name: max(getattr(each, name) for each in found) / 1e6 for name in BYTES}
             sent = statistics.mean(each.sent for each in found) / 1e6
             print(
                 f"{size:<9}  {shard:<9}  {ms:7.1f}  {first.cpu_ms:11.1f}  {alone / ms:8.2f}  "
                 f"{1 if wanted.weak else size:5}  {sent:7.3f}  {first.formula / 1e6:7.3f}  "
                 f"{most['weights']:10.3f}  {most['gradients']:9.3f}  {most['state']:7.3f}  "
-                f"{most['peak']:7.1f}  {first.loss:10.4f}",
+                f"{most['peak']:7.1f}  {first.loss:10.4f}  {(weights - sample).abs().max():7.1e}",
                 flush=True,
             )
 
@@ -144,8 +151,7 @@ def row(wanted: argparse.Namespace) -> Row:
     store = f"file://{wanted.folder}/store"
     distributed.init_process_group("gloo", store, rank=wanted.rank, world_size=size)
     before = memory("VmRSS")
-    model = sq.image_model((wanted.side, wanted.side), units=wanted.units, levels=16, seed=0)
-    model = model.to(torch.device(wanted.device))
+    model = drawn((wanted.side, wanted.side), wanted.units, torch.device(wanted.device))
     whole = {name: nbytes(parameter) for name, parameter in model.named_parameters()}
     config = sq.TrainingConfig(optimiser="polar", lr=0.1, shard=shard)
     steps = Steps(model, config, sq.training.Distributed())
@@ -154,7 +160,7 @@ def row(wanted: argparse.Namespace) -> Row:
     rows = sq.data.Rows(torch.randint(16, (count, wanted.side**2), generator=generator).to(wanted.device))
     batch = sq.training.Distributed().share.part(rows)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    for _ in range(3):
+    for _ in range(wanted.warm):
         steps(batch, 1.0)
     distributed.barrier()
     sent, computed, ms, found = bytes_sent(), time.process_time(), [], torch.zeros(3)
@@ -169,14 +175,35 @@ def row(wanted: argparse.Namespace) -> Row:
     peak = memory("VmHWM") - before if wanted.device == "cpu" else torch.cuda.max_memory_allocated()
     states: Any = steps.optimiser.state.values()
     inputs = {model.plan.stacks[g.weight.stack].name for g in model.plan.input_groups if g.weight}
+    after = steps.gathered({name: parameter.detach() for name, parameter in model.named_parameters()})
     distributed.destroy_process_group()
     return Row(
         size, shard, ms, 1e3 * computed / wanted.repeats, sent / wanted.repeats,
         (size - 1) / size * formula(whole, inputs, shard),
         sum(map(nbytes, model.parameters())), held[0],
         sum(nbytes(value) for state in states for value in state.values()), peak,
-        float(found[0]),
+        float(found[0]), [number for value in after.values() for number in some_of(value)],
     )  # fmt: skip
+
+
+def drawn(shape: tuple[int, int], units: int, device: torch.device) -> sq.SquaredCircuit:
+    """A model of images whose weights are drawn on the device: on one core billions take minutes."""
+    circuit = sq.build(sq.regions.quad_tree(shape), sq.Categorical(16, ordered=True), units=units)
+    nowhere = {name: torch.empty(p.shape, device="meta") for name, p in circuit.parameters.items()}
+    model = sq.SquaredCircuit(circuit.with_weights(nowhere))
+    model.make_room(device)
+    generator = torch.Generator(device).manual_seed(0)
+    for stack in model.parameters():
+        for entry in stack.data:
+            shape_and_kind = {"dtype": entry.dtype, "device": device, "generator": generator}
+            entry.copy_(haar(torch.randn(entry.shape, **shape_and_kind)))
+    return model
+
+
+def some_of(weight: torch.Tensor) -> list[float]:
+    """A thousand numbers or two from all over a weight."""
+    numbers = torch.view_as_real(weight).flatten()
+    return [float(number) for number in numbers[:: max(1, len(numbers) // 1000)].tolist()]
 
 
 def formula(whole: dict[str, int], inputs: set[str], shard: str) -> float:

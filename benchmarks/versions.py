@@ -3,8 +3,9 @@
     git worktree add /tmp/before COMMIT
     python benchmarks/versions.py --before /tmp/before --device cpu --repeats 20
 
-A step is forward and backward, without an optimiser. Each version has a process of its own, and they take
-turns at every single step, so that other load on the machine meets both alike: compare the least times.
+A step is forward and backward, without an optimiser; a score is `log_prob` without gradients, and a sample
+fills in the half that rows lack. Each version has a process of its own, and they take turns at every single
+step, so that other load on the machine meets both alike: compare the least times.
 """
 
 from __future__ import annotations
@@ -46,6 +47,18 @@ def _squared(product: str, units: int) -> Callable[[], sq.Circuit]:
     return Setup(f"squared-{product}", units).circuit
 
 
+def _small() -> sq.Circuit:
+    return sq.build(sq.regions.quad_tree((8, 8)), sq.Categorical(17), units=4)
+
+
+def _middle() -> sq.Circuit:
+    return sq.build(sq.regions.quad_tree((16, 16)), sq.Categorical(16), units=8)
+
+
+def _continuous() -> sq.Circuit:
+    return sq.build(sq.regions.balanced_tree(12), sq.Hermite(8), units=8)
+
+
 CASES: dict[str, tuple[str, Callable[[], sq.Circuit]]] = {
     "unitary Kronecker K=8": ("log p", _kronecker),
     "the same, tied": ("log p", _tied),
@@ -53,6 +66,14 @@ CASES: dict[str, tuple[str, Callable[[], sq.Circuit]]] = {
     "squared Hadamard K=16": ("log p and Z", _squared("hadamard", 16)),
     "log Z, Hadamard K=16": ("log Z", _squared("hadamard", 16)),
     "log Z, Kronecker K=4": ("log Z", _squared("kronecker", 4)),
+    "score, small": ("score", _small),
+    "score, middle": ("score", _middle),
+    "score, large": ("score", _kronecker),
+    "score, continuous": ("score", _continuous),
+    "score, squared Hadamard K=16": ("score", _squared("hadamard", 16)),
+    "sample, small": ("sample", _small),
+    "sample, middle": ("sample", _middle),
+    "sample, continuous": ("sample", _continuous),
 }
 """What is asked of a model, and its circuit."""
 
@@ -61,7 +82,18 @@ def step_of(case: str, device: str, batch: int) -> Callable[[], object]:
     asked, circuit = CASES[case]
     model = sq.SquaredCircuit(circuit(), seed=0).to(device)
     columns = model.structure.num_variables
-    x = torch.randint(256, (batch, columns), generator=torch.Generator().manual_seed(0)).to(device)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(16 if asked in ("score", "sample") else 256, (batch, columns), generator=generator)
+    x = (torch.randn(batch, columns, generator=generator) if "continuous" in case else x).to(device)
+    half = torch.arange(columns, device=device) % 2 == 0
+
+    def ask() -> None:
+        with torch.no_grad():
+            model.log_prob(x) if asked == "score" else model.sample(1, x, half, seed=0)
+
+    if asked in ("score", "sample"):
+        model.eval()
+        return ask
 
     def step() -> None:
         model.zero_grad(set_to_none=True)
@@ -75,20 +107,20 @@ def step_of(case: str, device: str, batch: int) -> Callable[[], object]:
     return step
 
 
-def work(case: str, device: str, batch: int) -> None:
+def work(case: str, device: str, batch: int, busy: bool) -> None:
     """Be one version: answer every line with the milliseconds of one step."""
     step = step_of(case, device, batch)
     time_calls(step, 2, device.startswith("cuda"))
     print("ready", flush=True)
     for _ in sys.stdin:
-        print(*time_calls(step, 1, device.startswith("cuda")), flush=True)
+        print(*time_calls(step, 1, device.startswith("cuda"), busy), flush=True)
 
 
 def start(tree: Path, case: str, options: argparse.Namespace) -> subprocess.Popen[str]:
     """A process that imports the sources of a tree."""
     path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, __file__, "--work", case]
-    command += ["--device", options.device, "--batch", str(options.batch)]
+    command += ["--device", options.device, "--batch", str(options.batch), *["--busy"] * options.busy]
     worker = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -133,10 +165,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--busy", action="store_true", help="on a CPU, time of the process, not of the clock")
     parser.add_argument("--work", choices=list(CASES), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.work:
-        work(options.work, options.device, options.batch)
+        work(options.work, options.device, options.batch, options.busy)
         return
     if options.before is None or not (options.before / "src" / "squircuit").is_dir():
         parser.error(f"--before needs a checkout that has src/squircuit, got {options.before}")

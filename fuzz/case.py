@@ -16,7 +16,7 @@ from fuzz.circuits import Random, chance
 from fuzz.functions import TooLargeError
 from fuzz.oracle import is_block
 from fuzz.program import Program, listing
-from fuzz.questions import ExpectationOf, LogProb, Problem, Question, StaysNormalised, Subject
+from fuzz.questions import ExpectationOf, LogProb, OfEvidence, Problem, Question, StaysNormalised, Subject
 from fuzz.verdicts import CircuitQuestion, CircuitSubject, refused
 from squircuit.errors import DataError, ParameterError, SquircuitError, StructureError
 
@@ -276,17 +276,28 @@ def answer(subject: Any, question: Any) -> Problem | None:
     try:
         found = subject.program.ask(question.expression(subject.name))
     except StructureError as error:
+        if error.property == "finite" and isinstance(question, OfEvidence) and question.is_far_out(subject):
+            subject.compared += 1
+            return None
         refuse = refused if isinstance(question, CircuitQuestion) else refusal
         return refuse(subject, question, error)
     except (ParameterError, DataError) as error:  # which say that weights are too large or small, or Z is 0
         if isinstance(question, Question) and any(map(_has_no_squares, question.about(subject))):
             return None
+        if "too far apart" in str(error) and any(
+            subject.oracle.index(v) == 0 for v in subject.oracle.variables
+        ):
+            return None  # exp of exp of what the functions are, which is beyond all doubles
         return raised(question.kind, error)
     except Exception as error:
         return raised(question.kind, error)
     finally:
         if isinstance(question, Question):
             subject.model.eval()  # also where a question in training mode is refused
+    if isinstance(question, OfEvidence) and question.is_far_out(subject):
+        if not question.is_infinite(subject):
+            return None
+        return Problem(question.kind, str(found), "a refusal, for it is infinite", "infinite")
     return question.check(subject, found)
 
 

@@ -70,10 +70,10 @@ def _of_new_kinds(random: Random, where: Place, size: int, wide: bool, learnable
     if chance(random, 0.3) and depth == 0:
         return bins(random, where, size)
     made, inner = monotone(random, where)
-    if inner[0] == "line" and chance(
-        random, 0.2
-    ):  # beyond linear tails, of exponential ones few moments exist
-        made, inner = linear(random, where), ("line", 0.0, 1.0)
+    if inner[0] == "line" and chance(random, 0.2):
+        if chance(random, 0.7):  # beyond linear tails, of exponential ones few moments exist
+            made = linear(random, where)
+        inner = ("line", 0.0, 1.0)
         return f"sq.Transformed({bins(random, inner, size)}, {made})"
     if chance(random, 0.12):
         base = family(random, inner, wide, learnable=False, depth=depth + 1)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fuzz import blocks
+from fuzz import blocks, tails
 from fuzz.functions import (
     DOUBLE,
     Array,
@@ -116,6 +116,11 @@ class Oracle:
     def inputs_of(self, roots: Sequence[Any] | None) -> list[Any]:
         """The input layers below some roots."""
         return [layer for layer in self.layers(roots) if type(layer).__name__ == "Input"]
+
+    def index(self, variable: int) -> float:
+        """E |x|^k of a variable is finite for k below this, by the families it has by itself."""
+        layers = [layer for layer in self.inputs if layer.variables == (variable,)]
+        return min((a for layer in layers for a in tails.indices(layer.family)), default=math.inf)
 
     @cached_property
     def rules(self) -> Rules:

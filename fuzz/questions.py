@@ -17,6 +17,7 @@ import torch
 from fuzz.functions import Array, log_sum
 from fuzz.oracle import Oracle
 from fuzz.program import Program, tensor
+from fuzz.tails import HARD
 
 ULPS = 16  #: units in the last place, of the sum of absolute values, that an answer may be off
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
@@ -610,6 +611,22 @@ class OfEvidence(OfRows):
         """The variables that all rows lack."""
         return [v for v in subject.oracle.variables if self.mask[:, v].all()]
 
+    def orders(self, subject: Subject) -> dict[int, int]:
+        """The moments that it asks for: of a variable that some row lacks the highest power."""
+        return {}
+
+    def is_infinite(self, subject: Subject) -> bool:
+        """Some mean that it asks for is infinite, so that it has to be refused."""
+        return any(order >= subject.oracle.index(v) for v, order in self.orders(subject).items())
+
+    def is_far_out(self, subject: Subject) -> bool:
+        """Too much of some mean is too far out to be found, so that it may be refused."""
+        return any(order > HARD * subject.oracle.index(v) for v, order in self.orders(subject).items())
+
+    def lacked(self, subject: Subject) -> list[int]:
+        """The variables that some row lacks."""
+        return [v for v in subject.oracle.variables if self.mask[:, v].any()]
+
 
 @dataclass(frozen=True)
 class MarginalsOf(OfEvidence):
@@ -703,6 +720,9 @@ class MeanOf(OfEvidence):
     def kind(self) -> str:
         return "mean"
 
+    def orders(self, subject: Subject) -> dict[int, int]:
+        return dict.fromkeys(self.lacked(subject), 1)
+
     def expression(self, name: str) -> str:
         return f"{name}.mean({self.arguments})"
 
@@ -719,6 +739,9 @@ class VarianceOf(OfEvidence):
     def kind(self) -> str:
         return "variance"
 
+    def orders(self, subject: Subject) -> dict[int, int]:
+        return dict.fromkeys(self.lacked(subject), 2)
+
     def expression(self, name: str) -> str:
         return f"{name}.variance({self.arguments})"
 
@@ -734,6 +757,9 @@ class MomentsOf(OfEvidence):
     @property
     def kind(self) -> str:
         return "moments"
+
+    def orders(self, subject: Subject) -> dict[int, int]:
+        return dict.fromkeys(self.lacked(subject), 3)
 
     def expression(self, name: str) -> str:
         return f"{name}.moments(3{', ' + self.arguments if self.arguments else ''})"
@@ -758,6 +784,10 @@ class ExpectationOf(OfEvidence):
     @property
     def kind(self) -> str:
         return "expectation"
+
+    def orders(self, subject: Subject) -> dict[int, int]:
+        lacked = self.lacked(subject)
+        return {v: 1 + (i % 2 == 0) for i, v in enumerate(self.variables) if v in lacked}
 
     def expression(self, name: str) -> str:
         inner = ", ".join(

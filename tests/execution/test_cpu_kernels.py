@@ -181,6 +181,24 @@ def test_steps_of_polar_are_those_of_plain_torch_and_stay_on_the_manifold(shape,
         assert errors.abs().max() <= TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("shape", [(3, 4, 16), (2, 8, 300), (1, 5, 7), (4, 1, 1), (2, 3, 1000), (1, 40, 64)])
+def test_a_look_at_weights_finds_how_far_they_move_vectors(shape, is_complex, dtype):
+    weight = torch.randn(shape, dtype=dtype.to_complex() if is_complex else dtype) / shape[2] ** 0.5
+    z, exact = torch.randn(2, shape[1], dtype=dtype), weight.to(torch.complex128)
+    moved = (z.to(torch.complex128) @ exact) @ exact.mH - z
+    assert (cpu.look(weight, z) - moved.abs().amax(dim=(1, 2))).abs().max() <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("place", [(0, 0, 0), (1, 3, 299), (1, 0, 256)])
+def test_a_look_at_weights_that_are_no_numbers_is_no_number(place):
+    weight = torch.randn(2, 4, 300, dtype=torch.complex64)
+    weight[place] = torch.nan
+    found = cpu.look(weight, torch.ones(2, 4))
+    assert found.isnan().tolist() == [place[0] == 0, place[0] == 1]
+
+
 @pytest.mark.parametrize("kind", ["kronecker", "hadamard"])
 @pytest.mark.parametrize("options", [{}, {"unitary": False}, {"tie": 1}, {"roots": 3}])
 def test_probabilities_of_all_rows_sum_to_one_and_gradients_are_those_of_plain_torch(kind, options):

@@ -6,17 +6,21 @@ import pytest
 import torch
 
 import squircuit as sq
+from squircuit.circuits.initial import haar
 from squircuit.execution import complex_planes, weighted_product
 from squircuit.execution.algebras import entrywise_gradients
 from squircuit.execution.cuda_graph import CapturedStep
 from squircuit.execution.inputs import lookup
-from squircuit.execution.kernels import entrywise, hermitian, pairs, products, row_sums
+from squircuit.execution.kernels import draws, entrywise, hermitian, pairs, products, row_sums
 from squircuit.execution.log_scales import normalise
 from squircuit.execution.precision import tf32
+from squircuit.inference.sampling.ancestral import _normalised
+from squircuit.inference.sampling.draws import draw_index, squares
+from squircuit.inference.sampling.square_roots import _square_root
 from squircuit.optim import Polar
 from squircuit.optim.gram import Grams
-from squircuit.optim.kernels import gram
-from squircuit.optim.polar import polar_factors, tangent_factor
+from squircuit.optim.kernels import gram, wide
+from squircuit.optim.polar import polar_direction, polar_factors, polar_root, polar_step, tangent_factor
 
 needs_gpu = pytest.mark.gpu
 needs_hopper = pytest.mark.skipif(
@@ -374,3 +378,110 @@ def test_queries_on_the_gpu_agree_with_those_in_double_precision_on_the_cpu(regi
 def test_a_captured_step_needs_a_gpu_and_says_so():
     with pytest.raises(sq.ParameterError, match="CUDA"):
         CapturedStep(lambda x: x, torch.zeros(2, 3))
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", [(2, 64, 4096), (300, 32, 1024), (3, 33, 257), (1, 17, 100), (2, 64, 300)])
+@pytest.mark.parametrize(("rate", "trust"), [(100.0, 0.5), (0.1, 0.5), (1e-5, 0.5), (100.0, 1.0)])
+@pytest.mark.parametrize("normal", [0.0, 5.0])
+def test_the_three_passes_for_wide_matrices_take_the_step_of_polar_in_double(shape, rate, trust, normal):
+    """Exactly on the manifold, and along D up to the errors of its product; m and ‖g‖² to rounding."""
+    count, rows, columns = shape
+    x = torch.stack([haar(torch.randn(rows, columns, dtype=torch.complex128)) for _ in range(count)])
+    g, m = (torch.randn_like(x) + normal * columns**0.5 * x for _ in range(2))
+    scale = torch.rand(count, rows, 1, dtype=torch.float64) / columns**0.5
+    weight, gradient, momentum = (t.to("cuda", torch.complex64) for t in (x, g, m))
+    cross, of_g, of_m = wide.advance(weight, gradient, momentum, 0.9, 0.1)
+    expected = 0.9 * m + 0.1 * g
+    assert close(momentum, expected, 1e-6)
+    assert close(of_g, g.abs().square().sum(dim=-1, keepdim=True))
+    assert close(of_m, expected.abs().square().sum(dim=-1, keepdim=True))
+    on_gpu = scale.float().cuda()
+    step, factor = polar_direction(cross, of_m, on_gpu, rate, trust)
+    gram = wide.move(weight, momentum, step * on_gpu, step * factor)
+    assert close(gram, weight.cdouble() @ weight.cdouble().mH, 1e-6)
+    wide.retract(weight, polar_root(gram, trust))
+    found, moved = weight.cdouble().cpu(), x.clone()
+    polar_step(moved, expected, scale, rate, trust)
+    assert (found @ found.mH - torch.eye(rows)).abs().max() < 1e-6
+    assert (
+        torch.linalg.vector_norm(found - moved, dim=(1, 2))
+        <= 1e-2 * torch.linalg.vector_norm(moved - x, dim=(1, 2)) + 5e-6
+    ).all()
+
+
+@needs_gpu
+def test_training_wide_matrices_on_a_gpu_keeps_log_z_at_zero_and_learns_as_on_a_cpu():
+    circuit = sq.build(sq.regions.quad_tree((4, 4), 2), sq.Categorical(8), 24, "kronecker")
+    x = torch.randint(8, (64, 16), generator=torch.Generator().manual_seed(0))
+    losses = {}
+    for device in ("cpu", "cuda"):
+        model = sq.SquaredCircuit(circuit, seed=0).to(device)
+        optimiser = Polar(model.parameters(), lr=0.2)
+        for _ in range(20):
+            optimiser.zero_grad()
+            loss = -model.log_prob(x.to(device)).mean()
+            loss.backward()
+            optimiser.step()
+        losses[device] = loss.item()
+        assert abs(model.log_partition().item()) < 1e-4
+    assert abs(losses["cpu"] - losses["cuda"]) < 0.02 * abs(losses["cpu"])
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", [(5, 64, 64, 64), (3, 33, 7, 5), (4, 1, 100, 1), (2, 3, 1, 3)])
+def test_a_column_is_drawn_by_its_mass_as_in_plain_torch(shape):
+    batch, units, count, height = shape
+    tensor = torch.randn(batch, units, count, dtype=torch.complex64)
+    masses_of = torch.randn(batch, height, count, dtype=torch.complex64)
+    masses_of[:, :, : count // 2] = 0
+    uniform = torch.rand(batch, dtype=torch.float64)
+    uniform[0] = 0
+    drawn = draw_index(squares(masses_of).sum(dim=1), uniform)
+    plain = _normalised(tensor.gather(2, drawn[:, None, None].expand(-1, units, 1)).squeeze(2))
+    found = draws.column(tensor.cuda(), masses_of.mT.contiguous().mT.cuda(), uniform.cuda())
+    assert close(found, plain)
+    assert close(draws.normalised(tensor[:, :, 0].cuda()), _normalised(tensor[:, :, 0]))
+    assert not draws.normalised(torch.zeros(2, units, dtype=torch.complex64, device="cuda")).any()
+
+
+@needs_gpu
+def test_a_state_is_drawn_where_it_is_missing_and_its_values_are_returned():
+    amplitudes, table = (torch.randn(n, 100, dtype=torch.complex64) for n in (50, 33))
+    x, missing = torch.randint(100, (50, 4)).double(), torch.rand(50, 4) < 0.5
+    uniform = torch.rand(50, dtype=torch.float64)
+    on_gpu = x.cuda()
+    column, mask = on_gpu[:, 2], missing.cuda()[:, 2]
+    found = draws.state(amplitudes.cuda(), table.cuda(), uniform.cuda(), column, mask)
+    drawn = draw_index(squares(amplitudes), uniform).double()
+    x[:, 2] = torch.where(missing[:, 2], drawn, x[:, 2])
+    assert torch.equal(on_gpu.cpu(), x)
+    assert close(found, _normalised(table[:, x[:, 2].long()].T))
+
+
+@needs_gpu
+def test_roots_of_singular_matrices_on_a_gpu_have_their_squares():
+    thin = torch.randn(7, 40, 3, dtype=torch.complex64)
+    thin[:, 5] = 0
+    thin[0] *= 1e-15
+    matrix = thin @ thin.mH
+    root = _square_root(matrix.cuda())
+    assert all(close(a, b, 1e-4) for a, b in zip(root @ root.mH, matrix, strict=True))
+
+
+@needs_gpu
+@pytest.mark.parametrize("given", [False, True])
+def test_samples_on_a_gpu_have_the_frequencies_that_the_model_says(given):
+    """χ² of 200,000 samples of 3³ states beside the enumerated probabilities, at six standard deviations."""
+    parts = [sq.SquaredCircuit(sq.build(sq.regions.linear(4), sq.Categorical(3), 3), seed=i) for i in (0, 1)]
+    model = sq.mixture(parts).cuda()
+    states = torch.cartesian_prod(*[torch.arange(3)] * 4)
+    states = states[states[:, 0] == 1] if given else states
+    evidence = {"given": [[1, 0, 0, 0]], "missing": [False, True, True, True]} if given else {}
+    expected = model.log_prob(states.cuda()).double().softmax(dim=0).cpu()
+    drawn = model.sample(200_000, seed=0, **evidence).reshape(-1, 4).cpu()
+    places = (drawn * torch.tensor([27, 9, 3, 1])).sum(dim=1)
+    counts = torch.bincount(places, minlength=81)[27:54] if given else torch.bincount(places, minlength=81)
+    square = ((counts - 200_000 * expected).square() / (200_000 * expected)).sum()
+    freedom = len(states) - 1
+    assert square < freedom + 6 * (2 * freedom) ** 0.5

@@ -189,3 +189,17 @@ def test_marginals_of_single_precision_are_there_also_in_rows_far_from_all_compo
     single, double = (each.mean[1, 1].item() for each in found)
     assert double == pytest.approx(2.5, abs=1e-9)  # that of the one component which has a weight
     assert single == pytest.approx(double, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_a_component_of_tiny_share_is_the_whole_density_where_no_other_reaches(kind):
+    means, variances = [[0.0, 0.0], [30.0, 10.0]], [[1.0, 1.0], [1.0, 1.0]]
+    family = sq.MultivariateGaussian.of(means, variances, "diagonal")
+    weight = sq.Parameter((2,), sq.Constraint.SIMPLEX, False, value=torch.tensor([0.5, 0.5]))
+    circuit = sq.Circuit(sq.Input((0, 1), family), root_weights=weight)
+    made = sq.SquaredCircuit(circuit, dtype=kind).eval()
+    found = made.marginals([[0.0, 0.0]], [[True, False]], grid={0: [30.0, 31.0]}).values[0][0]
+    share = math.exp(-50) / (1 + math.exp(-50))  # 2e-22, of the second component given the second variable
+    for value, apart in zip(found.tolist(), (0.0, 1.0), strict=True):
+        expected = share * math.exp(-(apart**2) / 2) / math.sqrt(2 * math.pi)
+        assert value == pytest.approx(expected, rel=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from squircuit.circuits.parameter import Constraint, Parameter
 from squircuit.circuits.structure import Structure
 from squircuit.families.categorical import Categorical
 
+MANY = 1 << 23
+"""Numbers that one generator draws in about half a second."""
 Scheme = Callable[[Tensor], Tensor]
 """Independent Gaussian numbers of variance 1, (K1, K2), real or complex → a first value of a weight."""
 
@@ -76,6 +79,9 @@ def schemes(circuit: Structure) -> dict[Parameter, Scheme]:
 def initial_weights(circuit: Structure, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
     """A first value of every parameter: its own where it has one, otherwise drawn, in the order of names.
 
+    Of more than `MANY` numbers every parameter is drawn by a generator of its own, whose seed comes from the
+    given one: then all cores draw at once, and the weights are the same however many there are.
+
     Args:
         circuit: whose parameters.
         generator: of the numbers.
@@ -83,10 +89,31 @@ def initial_weights(circuit: Structure, generator: torch.Generator, dtype: torch
     """
     smoothing = {layer.weight: layer.family.smoothing(layer.units) for layer in circuit.inputs}
     by = schemes(circuit)
-    return {
-        name: draw(p, generator, dtype, by.get(p), smoothing.get(p)) if p.value is None else p.value
-        for name, p in circuit.parameters.items()
-    }
+    drawn = {name: p for name, p in circuit.parameters.items() if p.value is None}
+
+    def one(parameter: Parameter, source: torch.Generator) -> Tensor:
+        return draw(parameter, source, dtype, by.get(parameter), smoothing.get(parameter))
+
+    if sum(math.prod(p.shape) for p in drawn.values()) <= MANY:
+        made = [one(p, generator) for p in drawn.values()]
+    else:
+        first = int(torch.randint(2**62, (1,), generator=generator))
+        made = _at_once(one, list(drawn.values()), [first + i for i in range(len(drawn))])
+    found = dict(zip(drawn, made, strict=True))
+    return {name: found[name] if p.value is None else p.value for name, p in circuit.parameters.items()}
+
+
+def _at_once(
+    one: Callable[[Parameter, torch.Generator], Tensor], parameters: list[Parameter], seeds: list[int]
+) -> list[Tensor]:
+    """``one`` of each parameter, on as many threads as torch has, each of which computes alone."""
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            sources = (torch.Generator().manual_seed(seed) for seed in seeds)
+            return list(pool.map(one, parameters, sources))
+    finally:
+        torch.set_num_threads(threads)  # threads that start later would have what was set last
 
 
 def draw(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from torch import Tensor
 from squircuit.errors import DataError, ParameterError, StructureError
 from squircuit.families.domain import Domain, Finite
 from squircuit.families.quadrature import gauss_legendre, merge
+from squircuit.families.tails import BOUNDED, NORMAL, Ends, Tail
 
 Values = Mapping[str, Tensor]
 
@@ -318,6 +320,12 @@ class Family(InputFunctions):
     def extents(self, values: Values | None = None) -> Tensor:
         """Intervals where functions are not tiny, each alone or several together: float64 (m, 2)."""
         return self.breakpoints(values)[[0, -1]].unsqueeze(0)
+
+    @property
+    def ends(self) -> Ends:
+        """How fast squares of the functions vanish towards both ends of a continuous domain."""
+        low, high = (Tail(NORMAL if math.isinf(end) else BOUNDED) for end in self.domain.bounds)
+        return low, high
 
     def pieces(self, values: Values | None = None) -> Tensor:
         """Sorted float64 points between which every function is analytic. Continuous variables only."""

@@ -18,6 +18,7 @@ from squircuit.families.cache import constant
 from squircuit.families.checks import is_finite, wrong
 from squircuit.families.domain import Domain, Interval, Line
 from squircuit.families.knots import parts
+from squircuit.families.tails import EXPONENTIAL, Ends, Tail
 
 REACH = 100.0
 """e^(−100/2) is 2e-22: how many lengths of a tail integrals go."""
@@ -140,6 +141,13 @@ class Bins(Family):
         steps = torch.arange(PANEL, REACH + PANEL, PANEL, dtype=torch.float64)
         before, after = self.tails
         return torch.cat([edges[0] - before * steps.flip(0), edges, edges[-1] + after * steps])
+
+    @property
+    def ends(self) -> Ends:
+        if self.tails is None:
+            return super().ends
+        before, after = self.tails
+        return Tail(EXPONENTIAL, 1 / before), Tail(EXPONENTIAL, 1 / after)
 
     def pieces(self, values: Values | None = None) -> Tensor:
         breaks, edges = self.breakpoints(), torch.tensor(self.edges, dtype=torch.float64)

@@ -13,6 +13,7 @@ from squircuit.families.base import Family, InputFunctions, Values
 from squircuit.families.checks import wrong
 from squircuit.families.domain import Domain
 from squircuit.families.quadrature import halve, merge
+from squircuit.families.tails import Ends
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ class Derived(Family):
 
     def extents(self, values: Values | None = None) -> Tensor:
         return self.base.extents(values)
+
+    @property
+    def ends(self) -> Ends:
+        return self.base.ends
 
     def pieces(self, values: Values | None = None) -> Tensor:
         return self.base.pieces(values)
@@ -239,6 +244,11 @@ class Concatenated(Paired):
     def extents(self, values: Values | None = None) -> Tensor:
         return torch.cat([part.extents(given) for part, given in self._parts(values)])
 
+    @property
+    def ends(self) -> Ends:
+        (before, after), (other, another) = self.left.ends, self.right.ends
+        return min(before, other), min(after, another)  # what vanishes more slowly is left
+
     def pieces(self, values: Values | None = None) -> Tensor:
         return torch.cat([part.pieces(given) for part, given in self._parts(values)]).sort().values
 
@@ -299,6 +309,11 @@ class Product(Paired):
     def breakpoints(self, values: Values | None = None) -> Tensor:
         # Products of products oscillate twice as fast as the panels of the factors allow.
         return halve(merge(*(part.breakpoints(given) for part, given in self._parts(values))))
+
+    @property
+    def ends(self) -> Ends:
+        (before, after), (other, another) = self.left.ends, self.right.ends
+        return before.times(other), after.times(another)
 
     def pieces(self, values: Values | None = None) -> Tensor:
         return merge(*(part.pieces(given) for part, given in self._parts(values)))

@@ -6,7 +6,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from squircuit.families.cache import kept
+
 POINTS = 20  # per panel; the families choose their panels so that 16 would do
+
+
+@kept(64)
+def unit_rule(points: int = POINTS) -> tuple[Tensor, Tensor]:
+    """Nodes and weights between −1 and 1, (points,) float64 each.
+
+    Example:
+        >>> unit_rule(1)
+        (tensor([0.], dtype=torch.float64), tensor([2.], dtype=torch.float64))
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(points)
+    return torch.from_numpy(nodes), torch.from_numpy(weights)
 
 
 def gauss_legendre(breakpoints: Tensor, points: int = POINTS) -> tuple[Tensor, Tensor]:
@@ -26,11 +40,11 @@ def gauss_legendre(breakpoints: Tensor, points: int = POINTS) -> tuple[Tensor, T
         >>> round((w * x**2).sum().item(), 12)
         9.0
     """
-    unit_nodes, unit_weights = np.polynomial.legendre.leggauss(points)
+    unit_nodes, unit_weights = unit_rule(points)
     half = breakpoints.diff()[..., None] / 2  # (..., panels, 1)
     middle = breakpoints[..., :-1, None] + half
-    nodes = middle + half * torch.from_numpy(unit_nodes).to(breakpoints)
-    weights = half * torch.from_numpy(unit_weights).to(breakpoints)
+    nodes = middle + half * unit_nodes.to(breakpoints)
+    weights = half * unit_weights.to(breakpoints)
     return nodes.flatten(-2), weights.flatten(-2)
 
 

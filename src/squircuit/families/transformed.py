@@ -14,6 +14,7 @@ from squircuit.families.checks import wrong
 from squircuit.families.derived import Derived
 from squircuit.families.domain import Domain
 from squircuit.families.monotone import Monotone
+from squircuit.families.tails import Ends
 
 FARTHEST = 1e75
 """The farthest that functions may live: fourth powers are numbers still."""
@@ -108,6 +109,14 @@ class Transformed(Derived):
 
     def extents(self, values: Values | None = None) -> Tensor:
         return self.transform.inverse(self.base.extents(values))
+
+    @property
+    def ends(self) -> Ends:
+        tails, slopes = self.transform.tails, self.transform.slopes
+        if tails is None:
+            return self.base.ends
+        before, after = self.base.ends
+        return before.after(slopes[0], tails[0]), after.after(slopes[-1], tails[1])
 
     def pieces(self, values: Values | None = None) -> Tensor:
         ends = self.transform.inverse(self.base.pieces(values))

@@ -25,9 +25,11 @@ from squircuit.families.quadrature import gauss_legendre
 from squircuit.inference.upward.gaussian_terms import (
     BLOCK,
     GROWTH,
+    MISSED,
     NODES,
     GaussianTerms,
     gaussians_of,
+    outermost,
     panels_around,
     reach_of,
     rule_behind,
@@ -41,7 +43,9 @@ from squircuit.inference.upward.inputs import InputMessages
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
 BESIDE = (-2.5, -1.75, -1.0, 0.0, 1.0, 1.75, 2.5)  #: and beside them where some are subtracted, in deviations
-NEGLIGIBLE = 1e-16  #: the share of a Gaussian that is left out
+NEGLIGIBLE = (
+    1e-100  #: the share of a Gaussian that is left out; far from the others 1e-30 is the whole density
+)
 SEEN = 1e-12  #: how far the integral of a Gaussian by a shared rule may be from 1
 CACHE = 2**17  #: numbers in an intermediate result that stays in the cache of a processor
 SHARED, MOST_PANELS = 0.5, 1024  #: panels of a shared rule: their width beside a Gaussian's, and how many
@@ -74,19 +78,27 @@ class Coordinate:
         """Σ_j w_j E[f(x_v)] of every row, where f grows like a power of x at most: (b,).
 
         By one rule for all Gaussians, whose panels suit the transform; by a rule of its own for each that is
-        narrower than these panels, which shows in the rule's integral of it.
+        narrower than these panels, which shows in the rule's integral of it. NaN where tails are so heavy
+        that these rules do not reach far enough.
         """
         x, omega = _shared_rule(self, growth)
         t, values = self._forward(x)[0], function(x) * omega
-        total = torch.zeros_like(self.weights[:, 0])
+        sizes = values.abs()
+        ends = torch.zeros_like(sizes)
+        ends[:NODES], ends[-NODES:] = sizes[:NODES], sizes[-NODES:]
+        columns = torch.stack([omega, values, ends, sizes], dim=1)
+        sums = self.weights.new_zeros(len(self.rows), 3)
         narrow = torch.zeros_like(self.weights)
         for at, weights, means, widths in self._counted(len(t), CACHE):
             z = (t - means.unsqueeze(1)).div_(widths.unsqueeze(1))
             bell = z.square_().mul_(-0.5).exp_()
-            mass, found = (bell @ torch.stack([omega, values], dim=1)).unbind(dim=1)
-            is_wide = (mass / (widths * math.sqrt(2 * math.pi)) - 1).abs() < SEEN
-            total.index_add_(0, at[0], torch.where(is_wide, weights * found / mass, 0.0))
+            found = bell @ columns
+            mass = found[:, :1]
+            is_wide = (mass[:, 0] / (widths * math.sqrt(2 * math.pi)) - 1).abs() < SEEN
+            shares = torch.stack([weights, weights.abs(), weights.abs()], dim=1) / mass
+            sums.index_add_(0, at[0], torch.where(is_wide.unsqueeze(1), shares * found[:, 1:], 0.0))
             narrow[at] = torch.where(is_wide, 0.0, weights)
+        total = _seen(sums)
         if bool((narrow != 0).any()):
             total = total + replace(self, weights=narrow)._expected(lambda x, _: function(x), growth)
         return total
@@ -128,11 +140,15 @@ class Coordinate:
 
     def _expected(self, function: Callable[[Tensor, Tensor], Tensor], growth: int) -> Tensor:
         """Σ_j w_j E[f(x_v, row)] of a function of points (N, Q) and the rows that they belong to, (N,)."""
-        total = torch.zeros_like(self.weights[:, 0])
+        sums = self.weights.new_zeros(len(self.rows), 3)
         for (rows, _), weights, means, widths in self._counted(rule_size(self.transform)):
-            x, omega = rule_behind(self.transform, means, widths, growth=growth)
-            total.index_add_(0, rows, weights * (function(x, rows) * omega).sum(dim=1))
-        return total
+            x, z, omega = rule_behind(self.transform, means, widths, growth=growth)
+            values = function(x, rows) * omega
+            sizes = values.abs()
+            found = torch.stack([values.sum(dim=1), outermost(z, sizes), sizes.sum(dim=1)], dim=1)
+            shares = torch.stack([weights, weights.abs(), weights.abs()], dim=1)
+            sums.index_add_(0, rows, shares * found)
+        return _seen(sums)
 
     def _counted(
         self, entries: int, block: int = BLOCK
@@ -149,6 +165,12 @@ class Coordinate:
         """x with t(x) = t."""
         found: Tensor = t if self.transform is None else self.transform.inverse(t)
         return found
+
+
+def _seen(sums: Tensor) -> Tensor:
+    """Integrals, NaN where the ends of rules have a part of what is integrated: (b, 3) → (b,)."""
+    found, ends, sizes = sums.unbind(dim=1)
+    return torch.where((ends <= MISSED * sizes) & sizes.isfinite(), found, torch.nan)
 
 
 def coordinates(

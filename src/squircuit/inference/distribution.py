@@ -22,7 +22,7 @@ from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, require_positive
 from squircuit.inference.information import joint_states
 from squircuit.inference.likelihood import log_marginal, log_ratio
-from squircuit.inference.marginals import Marginals, marginals
+from squircuit.inference.marginals import Marginals, marginals, require_moments
 from squircuit.inference.sampling.sample import make_generator, require_count, sample
 
 
@@ -126,12 +126,14 @@ class CircuitDistribution(Distribution):
     @property
     def mean(self) -> Tensor:
         """E[x | y]: batch_shape + (d,)."""
-        return self.marginals().mean.reshape(self._extended_shape())
+        found = self.marginals()
+        return require_moments(found, found.mean, "mean").reshape(self._extended_shape())
 
     @property
     def variance(self) -> Tensor:
         """Var[x_v | y] of every variable: batch_shape + (d,)."""
-        return self.marginals().variance.reshape(self._extended_shape())
+        found = self.marginals()
+        return require_moments(found, found.variance, "variance").reshape(self._extended_shape())
 
     def _repeated(self, count: int) -> Evidence:
         """The evidence for so many rows, those of the batch running fastest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,10 +15,14 @@ from squircuit.execution.precision import tf32
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.evidence import Evidence, distinct_masks, require_positive
 from squircuit.inference.upward.batches import blocks
+from squircuit.inference.upward.finite import Range, not_finite, share_missed
 from squircuit.inference.upward.messages import log_total, messages, total
-from squircuit.inference.upward.quadrature import quadrature
+from squircuit.inference.upward.quadrature import Nodes, quadrature
 
 Functions: TypeAlias = Mapping[int, Callable[[Tensor], Tensor]]  #: variable → real function of a tensor
+
+LARGE = 1e25
+"""Functions that are this many medians where a rule ends are looked at: densities there are 1e-43."""
 
 
 @tf32(False)
@@ -40,6 +44,7 @@ def expectation(snapshot: Snapshot, evidence: Evidence, functions: Functions) ->
     _require_variables(snapshot.circuit, functions)
     if not len(evidence):
         return snapshot.root_shares.new_zeros(0)
+    own, snapshot = snapshot.real, snapshot.doubled()  # terms cancel, and functions may be large far out
     parts, order = [], []
     for mask, batch in distinct_masks(evidence):
         hidden = {v: f for v, f in functions.items() if bool(mask[v])}
@@ -47,7 +52,7 @@ def expectation(snapshot: Snapshot, evidence: Evidence, functions: Functions) ->
         for rows in blocks(batch, schedule):
             parts.append(_expected(snapshot, evidence.take(rows), functions, hidden, rows))
             order.append(rows)
-    return torch.cat(parts)[torch.cat(order).argsort()]
+    return torch.cat(parts)[torch.cat(order).argsort()].to(own)
 
 
 def keeps_cross_terms_zero(circuit: Circuit, evidence: Evidence, functions: Functions) -> bool:
@@ -80,16 +85,50 @@ def _expected(
     single = [v for v in hidden if snapshot.is_alone(v)]
     nodes = quadrature(snapshot, single) if single else None
     if nodes is not None:
-        weights = [w * _values(v, hidden[v], x)[None] for (v, x), w in _rows(nodes)]
-        nodes = nodes.weighted(torch.stack(weights))
+        values = torch.stack([_values(v, hidden[v], nodes.points[i])[None] for v, i in nodes.rows.items()])
+        _require_finite(snapshot, evidence, nodes, values, of_blocks)
+        nodes = nodes.weighted(nodes.weights * values)
     weighted, weighted_scale = total(messages(snapshot, evidence, nodes, functions=of_blocks))
     apart = torch.where(weighted == 0, 0.0, weighted_scale - scale)
     return factor * weighted / known_total * apart.exp()
 
 
-def _rows(nodes: Any) -> list[tuple[tuple[int, Tensor], Tensor]]:
-    """Variable and points of every row, and its weights."""
-    return [((v, nodes.points[i]), nodes.weights[i]) for v, i in nodes.rows.items()]
+@torch.no_grad()
+def _require_finite(
+    snapshot: Snapshot, evidence: Evidence, nodes: Nodes, values: Tensor, of_blocks: Functions
+) -> None:
+    """Refuse functions, (V, 1, Q) at nodes, whose means are infinite, or of which too much is far out.
+
+    Of E |f₁ f₂ …| nothing may be left where a rule ends; where a function is large there, that is looked at.
+    """
+    weights = nodes.weights * values.detach().abs()
+    sizes = {}
+    for v, i in nodes.rows.items():
+        if snapshot.circuit.domains[v].is_discrete:
+            continue
+        reach, count = Range.of(snapshot, v), nodes.counts[i]
+        x, found = nodes.points[i, :count], values[i, 0, :count].detach()
+        last = reach.outermost(x)
+        if not reach.is_finite(reach.growth(x, found)) or not bool(found.isfinite().all()):
+            raise not_finite(f"a function of variable {v}", "expectation")
+        if bool((found[last].abs() > LARGE * found.abs().median()).any()):
+            sizes[v] = torch.where(
+                torch.nn.functional.pad(last, (0, weights.shape[2] - count)), weights[i], 0.0
+            )
+    if not sizes:
+        return
+    absolute = {v: partial(_absolute, f) for v, f in of_blocks.items()}
+    whole, scale = total(messages(snapshot, evidence, nodes.weighted(weights), functions=absolute))
+    for v, outer in sizes.items():
+        part = weights.clone()
+        part[nodes.rows[v]] = outer
+        missed, other = total(messages(snapshot, evidence, nodes.weighted(part), functions=absolute))
+        if not bool((missed.abs() * (other - scale).exp() <= share_missed(missed.dtype) * whole.abs()).all()):
+            raise not_finite(f"a function of variable {v}", "expectation")
+
+
+def _absolute(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return function(x).abs()
 
 
 def _values(variable: int, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

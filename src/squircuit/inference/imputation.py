@@ -16,6 +16,7 @@ from squircuit.inference.coordinates import modes as highest
 from squircuit.inference.evidence import Evidence
 from squircuit.inference.marginals import Marginals, marginals, questions, sweeps
 from squircuit.inference.sampling.sample import sample
+from squircuit.inference.upward.finite import Range, not_finite
 from squircuit.inference.upward.quadrature import breakpoints
 from squircuit.progress import steps
 
@@ -74,7 +75,7 @@ def means(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
     nearest to the mean. States without an order have none, so it is the most probable one.
     """
     evidence = Evidence(evidence.x.detach(), evidence.missing)
-    nodes, of_blocks = questions(snapshot, evidence)
+    snapshot, nodes, of_blocks = questions(snapshot, evidence)
     expected = {v: torch.zeros(len(evidence), dtype=torch.float64, device=snapshot.device) for v in of_blocks}
     found = {} if nodes is None else {v: torch.zeros(len(evidence)).to(nodes.points) for v in nodes.rows}
     for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
@@ -83,7 +84,11 @@ def means(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
             found[v][rows] = _mean(snapshot, v, nodes.rule(v), table)
         for v, part in sweep.coordinates:
             expected[v].index_add_(0, part.rows, part.mean())
-    return found | expected
+    found |= expected
+    for v, values in found.items():
+        if bool(values[evidence.missing[:, v]].isnan().any()):
+            raise not_finite(f"variable {v}", "mean")
+    return found
 
 
 def modes(snapshot: Snapshot, evidence: Evidence) -> dict[int, Tensor]:
@@ -135,7 +140,7 @@ def _mean(snapshot: Snapshot, v: int, rule: tuple[Tensor, Tensor], table: Tensor
         return (masses @ nodes + 0.5).floor() if is_ordered else nodes[masses.argmax(dim=1)]
     circle = next((family for family in families if isinstance(family, Fourier)), None)
     if circle is None:
-        return masses @ nodes
+        return Range.of(snapshot, v).total(nodes, masses * nodes, 1)
     ends = breakpoints(snapshot, v)
     low, high = float(ends[0]), float(ends[-1])
     return direction(nodes, masses, low, high - low)

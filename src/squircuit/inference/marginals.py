@@ -21,10 +21,12 @@ from squircuit.inference.evidence import Evidence, require_positive
 from squircuit.inference.sampling.draws import draw_point
 from squircuit.inference.upward.batches import batches, blocks, mixed_blocks
 from squircuit.inference.upward.derivatives import Densities
+from squircuit.inference.upward.finite import Range, not_finite
 from squircuit.inference.upward.messages import log_total, messages
-from squircuit.inference.upward.quadrature import Nodes, breakpoints, quadrature
+from squircuit.inference.upward.quadrature import Nodes, quadrature
 from squircuit.progress import steps
 
+FARTHEST = 1e12  #: the largest weight of a node in single precision: squares of functions there vanish
 FEW = 4  #: rows; more of a circuit that is a tree of sums are computed together, whatever their masks
 
 
@@ -39,12 +41,13 @@ class Marginals:
         points: variable → the states of a discrete variable, or the points at which a density is given: (Q,).
         values: variable → probabilities or densities there, (n, Q). In rows that show v: one at its state if
             it is discrete, else NaN, for a point mass has no density.
-        mean: E[x_v | y], (n, d); the value itself where it is observed.
-        variance: Var[x_v | y], (n, d); 0 where it is observed.
+        mean: E[x_v | y], (n, d); the value itself where it is observed; NaN where tails are so heavy that it
+            is infinite or is not found.
+        variance: Var[x_v | y], (n, d); 0 where it is observed; NaN likewise.
         nodes: variable → its states, or the nodes at which it is integrated: (Q,).
         masses: variable → the probability of every node, (n, Q), zero in rows that show the variable. Of a
             variable of a block, whose mean and variance have closed forms, that of the cell around it.
-        panels: other continuous variable → the ends of the panels on which its nodes lie, 20 each.
+        ranges: other continuous variable → the panels on which its nodes lie, 20 each, and its tails.
         coordinates: variable of a block → its distribution in closed form.
         missing: which rows lack a variable: (n, d).
         discrete: the discrete variables.
@@ -59,7 +62,7 @@ class Marginals:
     masses: Mapping[int, Tensor]
     missing: Tensor
     discrete: frozenset[int]
-    panels: Mapping[int, Tensor]
+    ranges: Mapping[int, Range]
     coordinates: Mapping[int, list[Coordinate]] = field(default_factory=dict)
     names: Sequence[str] = ()
 
@@ -102,7 +105,7 @@ class Marginals:
         found = masses.new_full((len(masses), len(levels)), torch.nan)
         rows = torch.nonzero(self.missing[:, variable]).flatten()
         if len(rows):
-            ends = self.panels[variable]
+            ends = self.ranges[variable].panels
             weights = gauss_legendre(ends)[1]
             density = torch.where(weights > 0, masses[rows] / weights, 0.0)
             every = torch.arange(len(rows), device=rows.device).repeat_interleave(len(levels))
@@ -172,9 +175,7 @@ def marginals(
     """
     evidence = Evidence(evidence.x.detach(), evidence.missing)  # these sweeps use gradients for themselves
     points, own = _as_grid(snapshot.circuit, _wanted(snapshot, evidence), grid), snapshot.real
-    nodes, of_blocks = questions(snapshot, evidence, points)
-    if of_blocks:  # of products of Gaussians single precision has nothing left soon
-        snapshot = snapshot.doubled()
+    snapshot, nodes, of_blocks = questions(snapshot, evidence, points)
     found = {v: _nothing_yet(snapshot, evidence, nodes, v) for v in ([] if nodes is None else nodes.rows)}
     coordinates: dict[int, list[Coordinate]] = {v: [] for v in of_blocks}
     for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
@@ -183,8 +184,8 @@ def marginals(
         for v, coordinate in sweep.coordinates:
             coordinates[v].append(coordinate)
     discrete = frozenset(v for v, domain in snapshot.circuit.domains.items() if domain.is_discrete)
-    panels = {v: breakpoints(snapshot, v) for v in found if v not in discrete}
-    result = _collected(evidence, nodes, found, grid or {}, panels, own, discrete)
+    ranges = {v: Range.of(snapshot, v) for v in found if v not in discrete}
+    result = _collected(evidence, nodes, found, grid or {}, ranges, own, discrete)
     return _with_coordinates(result, evidence, coordinates, points, tables) if of_blocks else result
 
 
@@ -196,13 +197,19 @@ def _wanted(snapshot: Snapshot, evidence: Evidence) -> list[int]:
 
 def questions(
     snapshot: Snapshot, evidence: Evidence, points: Mapping[int, Tensor] | None = None
-) -> tuple[Nodes | None, frozenset[int]]:
-    """What `sweeps` is asked: the nodes of missing variables, with further points, and those of blocks."""
+) -> tuple[Snapshot, Nodes | None, frozenset[int]]:
+    """What `sweeps` is asked: the nodes of missing variables, with further points, and those of blocks.
+
+    The snapshot is one in double precision where single precision has nothing left soon: of products of
+    Gaussians, and of integrals that go far out.
+    """
     wanted = _wanted(snapshot, evidence)
     of_blocks = _in_blocks(snapshot, wanted)
     single = [v for v in wanted if v not in of_blocks]
     ours = {v: x for v, x in (points or {}).items() if v in single}
-    return quadrature(snapshot, single, ours) if single else None, of_blocks
+    nodes = quadrature(snapshot, single, ours) if single else None
+    is_far = nodes is not None and bool((nodes.weights > FARTHEST).any())
+    return snapshot.doubled() if of_blocks or is_far else snapshot, nodes, of_blocks
 
 
 def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
@@ -223,9 +230,21 @@ def moments(found: Marginals, evidence: Evidence, order: int) -> Tensor:
         if v in found.coordinates:
             continue
         keep = evidence.missing[:, v]
-        x = found.nodes[v].to(mass.dtype)
-        result[:, keep, v] = ((x ** powers.unsqueeze(1)) @ mass[keep].T).to(result.dtype)
+        x, rows = found.nodes[v].to(mass.dtype), mass[keep]
+        for i, power in enumerate(powers.tolist()):
+            integrand = rows * x**power
+            reach = found.ranges.get(v)
+            total = integrand.sum(dim=1) if reach is None else reach.total(x, integrand, power)
+            result[i, keep, v] = total.to(result.dtype)
     return result
+
+
+def require_moments(found: Marginals, values: Tensor, what: str) -> Tensor:
+    """Moments that were found, (..., d), of which none is NaN, which stands for infinite or not found."""
+    for v in sorted({*found.nodes, *found.coordinates}):
+        if bool(values[..., v].isnan().any()):
+            raise not_finite(f"column {found.names[v]!r}" if found.names else f"variable {v}", what)
+    return values
 
 
 class Sweep(NamedTuple):
@@ -247,6 +266,8 @@ def _sweep(
             weighted = nodes.weighted(weights)
         plain = Evidence(constant(evidence.x), constant(evidence.missing))
         found = messages(snapshot.detached(), plain, weighted, watched)
+        if snapshot.real == torch.float32 and bool(found.doubtful.any()):
+            return _sweep(snapshot.doubled(), evidence, nodes, watched, rows)
         log_p = log_total(found)
         require_positive(log_p, rows)
         leaves = [*([] if weights is None else [weights]), *found.inputs.watched.values()]
@@ -392,7 +413,7 @@ def _collected(
     nodes: Nodes | None,
     found: dict[int, Tensor],
     grid: Mapping[int, Any],
-    panels: Mapping[int, Tensor],
+    ranges: Mapping[int, Range],
     dtype: torch.dtype,
     discrete: frozenset[int],
 ) -> Marginals:
@@ -409,11 +430,17 @@ def _collected(
         masses[v] = mass = torch.where(total > 0, mass / total, 0.0)
         table = torch.where(missing.unsqueeze(1), (table / total).to(dtype), table)
         expected = mass @ x
+        squares = mass * (x - expected.unsqueeze(1)).square()
+        if v in ranges:
+            expected = ranges[v].total(x, mass * x, 1)
+            spread = ranges[v].total(x, squares, 2)
+        else:
+            spread = squares.sum(dim=1)
         mean[:, v] = torch.where(missing, expected.to(exact), mean[:, v])
-        variance[:, v] = (mass * (x - expected.unsqueeze(1)).square()).sum(dim=1).to(exact)
+        variance[:, v] = spread.to(exact)
         shown = slice(len(x), None) if v in grid else slice(0, len(x))
         points[v], values[v] = nodes.points[nodes.rows[v], : table.shape[1]][shown], table[:, shown]
-    return Marginals(points, values, mean, variance, rules, masses, evidence.missing, discrete, panels)
+    return Marginals(points, values, mean, variance, rules, masses, evidence.missing, discrete, ranges)
 
 
 def _as_grid(circuit: Circuit, wanted: list[int], grid: Mapping[int, Any] | None) -> dict[int, Tensor]:

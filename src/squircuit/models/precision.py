@@ -98,7 +98,8 @@ def _require_close(spread: float) -> None:
 def _sizes(stack: Tensor) -> Tensor:
     """The largest entry of every row, up to a factor of √2: (S, K1, K2) → (S·K1,)."""
     parts = torch.view_as_real(stack) if stack.is_complex() else stack
-    return parts.detach().flatten(2).abs().amax(dim=2).flatten()
+    rows = parts.detach().flatten(2)
+    return torch.maximum(rows.amax(dim=2), -rows.amin(dim=2)).flatten()
 
 
 def _extremes(sizes: list[Tensor]) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from squircuit.inference.evidence import (
 from squircuit.inference.expectation import Functions, expectation, keeps_cross_terms_zero
 from squircuit.inference.imputation import How, impute
 from squircuit.inference.likelihood import log_conditional
-from squircuit.inference.marginals import Marginals, marginals, moments
+from squircuit.inference.marginals import Marginals, marginals, moments, require_moments
 from squircuit.inference.sampling.sample import make_generator, require_count, sample
 from squircuit.models.summaries import Summaries
 
@@ -171,16 +171,19 @@ class Queries(Summaries):
 
     def mean(self, given: Any = None, missing: Any = None) -> Tensor:
         """E[x_v | observed] of every variable: (n, d)."""
-        return self.marginals(given, missing).mean
+        found = self.marginals(given, missing)
+        return require_moments(found, found.mean, "mean")
 
     def variance(self, given: Any = None, missing: Any = None) -> Tensor:
         """Var[x_v | observed] of every variable: (n, d)."""
-        return self.marginals(given, missing).variance
+        found = self.marginals(given, missing)
+        return require_moments(found, found.variance, "variance")
 
     def moments(self, order: int, given: Any = None, missing: Any = None) -> Tensor:
         """E[x_v^k | observed] for k = 1 … order of every variable: (order, n, d)."""
         evidence = self._evidence(given, missing)
-        return moments(marginals(self.snapshot(), evidence), evidence, order)
+        found = self.marginals(given, missing)
+        return require_moments(found, moments(found, evidence, order), f"moments up to {order}")
 
     def expectation(self, functions: Functions, given: Any = None, missing: Any = None) -> Tensor:
         """E[∏_v f_v(x_v) | observed]: (n,); functions maps a variable v, or the name of a column, to f_v.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -138,6 +139,14 @@ class StiefelOptimizer(Optimizer):
         for group in self.param_groups:
             _check_group(group)
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """One more group of parameters, see :class:`torch.optim.Optimizer`."""
+        _plain(Optimizer.add_param_group)(self, param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters."""
+        _plain(Optimizer.zero_grad)(self, set_to_none)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """One update of all parameters; raises before any is changed if a gradient is not finite."""
@@ -261,6 +270,12 @@ class StiefelOptimizer(Optimizer):
         raise FloatingPointError(
             "the gradient is so large that its norm overflows; no weight was changed. Fix: a smaller lr."
         )
+
+
+def _plain(method: Callable[..., None]) -> Callable[..., None]:
+    """A method of torch's without the wrapper that imports the compiler, for seconds, when first called."""
+    plain: Callable[..., None] = inspect.unwrap(method)
+    return plain
 
 
 def vector_adam(stacks: Stacks, group: dict[str, Any]) -> tuple[list[Tensor], Grams, Tensor]:

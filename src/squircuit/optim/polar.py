@@ -20,6 +20,7 @@ from squircuit.execution.precision import tf32
 from squircuit.optim.base import Params, StiefelOptimizer, vector_adam, vector_scale
 from squircuit.optim.gram import STEPS, Grams, inverse_square_root, root_of_trace
 from squircuit.optim.kernels import polar as kernel
+from squircuit.optim.kernels import wide
 from squircuit.optim.stacks import Stacks, real_view
 
 LARGEST = 100.0
@@ -78,6 +79,9 @@ class Polar(StiefelOptimizer):
         if stacks.are_nearly_square:
             self._update_nearly_square(stacks, group)
             return
+        if wide.usable(stacks.weights, stacks.gradients):
+            self._update_wide(stacks, group)
+            return
         if stacks.rows <= cpu.MOST_ROWS and cpu.serves(*stacks.weights, *stacks.gradients):
             self._update_on_cpu(stacks, group)
             return
@@ -94,6 +98,22 @@ class Polar(StiefelOptimizer):
             for start in range(0, len(weight), at_once):
                 part = slice(start, start + at_once)
                 polar_step(weight[part], average[part], factor[part], rate, group["trust"])
+
+    def _update_wide(self, stacks: Stacks, group: dict[str, Any]) -> None:
+        averages, beta = stacks.state("exp_avg"), group["betas"][0]
+        found = [
+            wide.advance(x, g, m, beta, 1 - beta)
+            for x, g, m in zip(stacks.weights, stacks.gradients, averages, strict=True)
+        ]
+        cross, of_g, of_m = (torch.cat(part) for part in zip(*found, strict=True))
+        scale = vector_scale(stacks, of_g, group).expand_as(of_m)
+        step, factor = polar_direction(cross, of_m, scale, _bounded(group["lr"]), group["trust"])
+        speeds, factors = torch.split(step * scale, stacks.sizes), torch.split(step * factor, stacks.sizes)
+        moved = zip(stacks.weights, averages, speeds, factors, strict=True)
+        root = polar_root(torch.cat([wide.move(*parts) for parts in moved]), group["trust"])
+        for weight, part in zip(stacks.weights, torch.split(root, stacks.sizes), strict=True):
+            wide.retract(weight, part)
+        torch.autograd.graph.increment_version(stacks.weights)  # torch does not see what kernels change
 
     def _update_on_cpu(self, stacks: Stacks, group: dict[str, Any]) -> None:
         averages, rate = stacks.state("exp_avg"), float(_bounded(group["lr"]))
@@ -124,6 +144,49 @@ def polar_factors(g: Grams, scale: Tensor, lr: float | Tensor, trust: float) -> 
     rate = (trust / (root_of_trace(square) + 1e-30)).clamp_max(lr)
     root = inverse_square_root(g.xx - rate * slope + rate.square() * square, steps)
     return root - rate * (root @ a), root * (-rate * b).mT
+
+
+def polar_direction(
+    cross: Tensor, squares: Tensor, scale: Tensor, rate: float | Tensor, trust: float
+) -> tuple[Tensor, Tensor]:
+    """η and A of Y = X − ηD with D = sM − AX, η ≤ rate and η‖D‖_F ≤ trust.
+
+    ‖D‖² = ‖sM‖² − 2 Re tr(A C s) + ‖A‖² is a small difference where M is hardly tangent, and counts as at
+    least 10⁻³ of ‖sM‖², above the errors of C.
+
+    Args:
+        cross: C = XMᴴ, (S, K1, K1).
+        squares: ‖m‖² of the rows of M, (S, K1, 1).
+        scale: s, (S, K1, 1).
+
+    Returns:
+        (S, 1, 1) and (S, K1, K1).
+    """
+    factor = tangent_factor(cross, scale)
+    whole = (scale.square() * squares).sum(dim=1, keepdim=True)
+    # Re tr(A C s) = Re Σ_ij A_ij C_ji s_i, since column i of C is that of row i of M
+    mixed = ((factor.mT * cross).real.sum(dim=1)[:, :, None] * scale).sum(dim=1, keepdim=True)
+    own = real_view(factor).square().sum(dim=(1, 2), keepdim=True)
+    norm = (whole - 2 * mixed + own).maximum(1e-3 * whole).sqrt()
+    return (trust / (norm + 1e-30)).clamp_max(rate), factor
+
+
+def polar_root(gram: Tensor, trust: float) -> Tensor:
+    """R = G^(-1/2) − I of Grams G = I + E of Y = X − ηD, complex64: a polynomial, then Newton–Schulz.
+
+    L ← L − ½FL with L = I + R and F = LGL − I. All is written with E, R and F alone, which are small, and so
+    is their rounding: W = G L − I = E + R + ER, F = W + R + RW, R ← R − ½(F + FR).
+    """
+    with tf32(False):
+        identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        constant, linear, quadratic = inverse_root_polynomial(trust**2)
+        error = gram - identity
+        root = torch.baddbmm(error, error, error, beta=linear, alpha=quadratic) + (constant - 1) * identity
+        for _ in range(LAST_STEPS[torch.float32] * (1 if trust <= 0.5 else 2)):
+            off = torch.baddbmm(error + root, error, root)
+            rest = torch.baddbmm(off + root, root, off)
+            root = torch.baddbmm(root - 0.5 * rest, rest, root, alpha=-0.5)
+        return root
 
 
 def polar_step(x: Tensor, m: Tensor, scale: Tensor, rate: float | Tensor, trust: float) -> None:

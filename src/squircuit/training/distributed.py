@@ -114,6 +114,11 @@ class Distributed(Processes):
         except torch.OutOfMemoryError:
             raise  # which is of this process alone
         except RuntimeError as error:  # of each backend another one
+            if "Duplicate GPU" in str(error):  # as NCCL says it
+                raise ParameterError(
+                    "processes share a GPU, which NCCL refuses. Fix: torch.cuda.set_device gives each its "
+                    "own, or let them talk by gloo: torch.distributed.init_process_group('gloo')."
+                ) from error
             raise ProcessError(
                 f"process {self.rank} of {self.size} has lost the others ({_cause(error)})",
                 fix="see why one has ended; a run with a folder goes on with "

@@ -666,3 +666,53 @@ void polar_step(int64_t count, int64_t rows, int64_t columns, real *x, const rea
     free(z), free(y), free(both), free(sums), free(small);
   }
 }
+
+/* ---------------------------------------------------------------- a look at the weights */
+
+/* The largest entry of W (W^H z) - z for two real vectors z, (2, rows), of each of `count` matrices W (rows,
+   columns). W is read once: some columns of both products at a time, summed in double precision.
+   Twin: Normalisation._quick. */
+void look(int64_t count, int64_t rows, int64_t columns, const real *weight, const real *z, double *largest,
+          int threads)
+{
+  enum { SOME = 16 * LANES };
+  const int64_t width = columns * P;
+  PARALLEL(threads)
+  {
+    double *sums = malloc(2 * P * rows * sizeof(double));
+    real *y = room(2 * P * SOME), *row = room(SOME);
+    EACH_TASK
+    for (int64_t matrix = 0; matrix < count; matrix++) {
+      memset(sums, 0, 2 * P * rows * sizeof(double));
+      for (int64_t start = 0; start < width; start += SOME) {
+        const real *from = weight + matrix * rows * width + start;
+        const int64_t some = least(SOME, width - start), whole = (some + LANES - 1) / LANES * LANES;
+        memset(y, 0, 2 * P * SOME * sizeof(real)), memset(row, 0, SOME * sizeof(real));
+        for (int64_t k = 0; k < rows; k++) { /* y = W^H z, not conjugated */
+          const real *w = some < whole ? memcpy(row, from + k * width, some * sizeof(real)) : from + k * width;
+          for (int64_t b = 0; b < whole; b += LANES) {
+            const vec numbers = *(const vec *)(w + b);
+            *(vec *)(y + b) += z[k] * numbers, *(vec *)(y + SOME + b) += z[rows + k] * numbers;
+          }
+        }
+        if (P == 2) /* and turned: so its product with (re, im) is the imaginary part */
+          for (int64_t b = 0; b < 2 * SOME; b += 2) y[2 * SOME + b] = y[b + 1], y[2 * SOME + b + 1] = -y[b];
+        for (int64_t k = 0; k < rows; k++) {
+          const real *w = some < whole ? memcpy(row, from + k * width, some * sizeof(real)) : from + k * width;
+          vec found[2 * P] = {0};
+          for (int64_t b = 0; b < whole; b += LANES)
+            UNROLL for (int p = 0; p < 2 * P; p++) found[p] += *(const vec *)(w + b) * *(const vec *)(y + p * SOME + b);
+          for (int p = 0; p < 2 * P; p++) sums[p * rows + k] += total(found[p]);
+        }
+      }
+      double most = 0;
+      for (int64_t at = 0; at < 2 * rows; at++) {
+        const double re = sums[at] - z[at], im = P == 2 ? sums[(P - 1) * 2 * rows + at] : 0;
+        const double size = sqrt(re * re + im * im);
+        most = size <= most ? most : size; /* a NaN stays */
+      }
+      largest[matrix] = most;
+    }
+    free(sums), free(y), free(row);
+  }
+}

@@ -40,6 +40,7 @@ FUNCTIONS = {
     "gather": "aannnnnai",
     "scatter": "aannnnnai",
     "polar_step": "nnnaaadaiddii",
+    "look": "nnnaaai",
 }
 """The arguments of each: i an int, n an int64_t, d a double, a an address."""
 TYPES: dict[str, Any] = {"i": ctypes.c_int, "n": ctypes.c_int64, "d": ctypes.c_double, "a": ctypes.c_void_p}
@@ -149,6 +150,14 @@ def polar_step(
     numbers = x.data_ptr(), g.data_ptr(), m.data_ptr(), factor, rows.data_ptr()
     step = _library(x.dtype.to_real(), 1 + x.is_complex()).polar_step
     step(*x.shape, *numbers, scale.shape[1] > 1, rate, trust, steps, torch.get_num_threads())
+
+
+def look(weight: Tensor, z: Tensor) -> Tensor:
+    """max |W (Wᴴ z) − z| over two real vectors z, (2, K1), of each matrix: (S, K1, K2) → (S,) float64."""
+    found = torch.empty(len(weight), dtype=torch.float64)
+    numbers = weight.data_ptr(), z.data_ptr(), found.data_ptr()
+    _library(z.dtype, 1 + weight.is_complex()).look(*weight.shape, *numbers, torch.get_num_threads())
+    return found
 
 
 def _product(kind: str, weight: Tensor, factors: Sequence[Tensor]) -> tuple[Any, ...]:

@@ -161,8 +161,7 @@ if triton is not None:
 
     @triton.jit
     def _product(
-        weights, left, right, out, stride, batch,
-        units: tl.constexpr, height: tl.constexpr, width: tl.constexpr,
+        weights, left, right, out, stride, batch, units, height, width,
         UNITS: tl.constexpr, WIDTH: tl.constexpr, BATCH: tl.constexpr,
     ):  # fmt: skip
         fold = tl.program_id(1).to(tl.int64)
@@ -191,8 +190,7 @@ if triton is not None:
 
     @triton.jit
     def _factor_gradients(
-        weights, left, right, gradient, of_left, of_right, stride, batch, folds,
-        units: tl.constexpr, height: tl.constexpr, width: tl.constexpr,
+        weights, left, right, gradient, of_left, of_right, stride, batch, folds, units, height, width,
         UNITS: tl.constexpr, WIDTH: tl.constexpr, BATCH: tl.constexpr,
     ):  # fmt: skip
         fold = tl.program_id(1).to(tl.int64)
@@ -225,12 +223,11 @@ if triton is not None:
 
     @triton.jit
     def _weight_gradient(
-        left, right, gradient, out, batch, folds, each,
-        units: tl.constexpr, height: tl.constexpr, width: tl.constexpr,
+        left, right, gradient, out, batch, folds, each, units, height, width,
         UNITS: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, BATCH: tl.constexpr,
     ):  # fmt: skip
         part = tl.program_id(2).to(tl.int64)
-        stretches: tl.constexpr = (height + HEIGHT - 1) // HEIGHT
+        stretches = (height + HEIGHT - 1) // HEIGHT
         k = (tl.program_id(0) // stretches) * UNITS + tl.arange(0, UNITS)
         i = (tl.program_id(0) % stretches) * HEIGHT + tl.arange(0, HEIGHT)
         j = (tl.program_id(1) * WIDTH + tl.arange(0, WIDTH))[None, :]

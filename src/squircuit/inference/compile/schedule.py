@@ -199,7 +199,7 @@ class _Scheduler:
         """The form of an input layer, and whether the weights of nodes count in it."""
         forms = {self.variables[v] for v in variables}
         self.open_variable[key] = variables[0]
-        if Form.VECTOR not in forms:
+        if forms.isdisjoint({Form.VECTOR, Form.OPEN}):  # functions that are weighted need not be orthogonal
             self.hiding.add(key)
         elif len(forms) > 1:
             self.cut[key] = variables

@@ -21,13 +21,14 @@ The walk is a generator for each layer and a stack of them: chains are deeper th
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias, final
 
 import torch
 from torch import Tensor
 
+from squircuit.execution.kernels import draws as kernel
 from squircuit.execution.plan import Branch, InputGroup, Key, ProductGroup, SumGroup
 from squircuit.inference.compile.schedule import Form
 from squircuit.inference.evidence import Evidence, distinct_masks
@@ -43,6 +44,8 @@ from squircuit.inference.upward.input_layers import (
 )
 from squircuit.inference.upward.messages import messages
 
+AHEAD = 256
+"""Draws of uniform numbers that a GPU makes at once."""
 Visit: TypeAlias = Generator["Visit", Tensor | None, Tensor | None]  #: asks for visits of layers below
 Factors: TypeAlias = Generator[Visit, Tensor | None, list[Tensor] | None]
 
@@ -65,6 +68,7 @@ class Walk:
     x: Tensor
     missing: Tensor
     generator: torch.Generator | None
+    _ahead: list[Tensor] = field(default_factory=list, init=False)
 
     def run(self, root: Key, units: Tensor) -> None:
         """Draws all that is missing, the unit of the root being given for each row: (B,)."""
@@ -80,10 +84,22 @@ class Walk:
                 stack.append(below)
                 value = None
 
+    def take(self, rows: Tensor) -> Walk:
+        """The walk of some of the rows; what it draws is not seen here."""
+        part = self.messages.take(rows)
+        return Walk(part, self.draws, self.x[rows], self.missing[rows], self.generator)
+
     def uniform(self) -> Tensor:
         """One number in [0, 1) a row: (B,)."""
+        if not self.x.is_cuda:
+            return self._uniform(1)[0]
+        if not self._ahead:  # many at once, since launches are what a walk on a GPU waits for
+            self._ahead.extend(self._uniform(AHEAD).unbind())
+        return self._ahead.pop()
+
+    def _uniform(self, count: int) -> Tensor:
         source = self.x.device if self.generator is None else self.generator.device
-        drawn = torch.rand(len(self.x), generator=self.generator, dtype=torch.float64, device=source)
+        drawn = torch.rand(count, len(self.x), generator=self.generator, dtype=torch.float64, device=source)
         return drawn.to(self.x.device)
 
     # ------------------------------------------------------------------ single units
@@ -215,6 +231,8 @@ class Walk:
         if tensor.shape[2] == 1:
             return _normalised(tensor.squeeze(2))
         seen = tensor if self.messages.form(key) is Form.IDENTITY else self.messages.root(key).mT @ tensor
+        if kernel.usable(tensor, seen):
+            return kernel.column(tensor, seen, self.uniform())
         column = draw_index(_masses(seen), self.uniform())
         return _normalised(tensor.gather(2, column[:, None, None].expand(-1, key[0], 1)).squeeze(2))
 
@@ -239,15 +257,10 @@ class Walk:
             for i, (branch, part) in enumerate(zip(branches, parts, strict=True)):
                 rows = torch.nonzero(chosen == i).flatten()
                 if len(rows):
-                    walk = self._take(rows)
+                    walk = self.take(rows)
                     yield from walk._factors(branch, fold, part[rows], last)
                     self.x[rows] = walk.x
         return None if spared is not None else self._draw_last(key, environment, last)
-
-    def _take(self, rows: Tensor) -> Walk:
-        """The walk of some of the rows; what it draws is not seen here."""
-        part = self.messages.take(rows)
-        return Walk(part, self.draws, self.x[rows], self.missing[rows], self.generator)
 
     def _draw_last(self, key: Key, environment: Tensor, variable: int) -> Tensor:
         """Draws the only variable below a layer that is still missing; the layer's value there."""
@@ -270,6 +283,9 @@ class Walk:
             return _normalised(evaluate_group(self.messages.snapshot, group, (fold,), x).value[0].T)
         variable = group.variables[fold]
         points, table = self.draws.points(variable), self.draws.table(group, fold)
+        if points.panels is None and kernel.usable(environment, table[:, :1]):
+            hidden, column = self.missing[:, variable], self.x[:, variable]
+            return kernel.state(environment @ table, table, self.uniform(), column, hidden)
         drawn = self.draws.draw(group, fold, environment, self.uniform())
         x = torch.where(self.missing[:, variable], drawn, self.x[:, variable])
         self.x[:, variable] = x
@@ -305,5 +321,7 @@ def _masses(value: Tensor) -> Tensor:
 
 def _normalised(value: Tensor) -> Tensor:
     """Rows of norm 1, or zero: (B, K)."""
+    if kernel.usable(value):
+        return kernel.normalised(value)
     norm = torch.linalg.vector_norm(contraction.as_reals(value), dim=1, keepdim=True)
     return torch.where(norm > 0, value / norm, 0.0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from squircuit.execution.plan import InputGroup
 from squircuit.families.cache import kept
 from squircuit.families.domain import Finite
-from squircuit.families.quadrature import POINTS, gauss_legendre, halve
+from squircuit.families.quadrature import POINTS, gauss_legendre, halve, unit_rule
 from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.upward.contraction import as_reals
 from squircuit.inference.upward.input_layers import evaluate_group, plain, state_table
@@ -175,7 +175,7 @@ def draw_point(density: Tensor, breakpoints: Tensor, uniform: Tensor, rows: Tens
     """
     panels = density.double().reshape(len(density), -1, POINTS)
     half = breakpoints.diff() / 2
-    masses = (panels @ _weights().to(panels)) * half  # (B, P)
+    masses = (panels @ unit_rule()[1].to(panels)) * half  # (B, P)
     rows = torch.arange(len(masses), device=masses.device) if rows is None else rows
     chosen, share = draw_panel(masses[rows], uniform)
     return _placed(panels[rows, chosen], breakpoints, chosen, share)
@@ -253,14 +253,9 @@ def _chebyshev_terms(t: Tensor, count: int) -> Tensor:
 
 
 @kept(1)
-def _weights() -> Tensor:
-    return torch.from_numpy(np.polynomial.legendre.leggauss(POINTS)[1])
-
-
-@kept(1)
 def _chebyshev() -> Tensor:
     """The matrix from values at the nodes to Chebyshev coefficients: (20, 20)."""
-    nodes = np.polynomial.legendre.leggauss(POINTS)[0]
+    nodes = unit_rule()[0].numpy()
     return torch.from_numpy(np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, POINTS - 1)))
 
 
@@ -274,8 +269,8 @@ def _antiderivative() -> Tensor:
 @kept(1)
 def _knots() -> Tensor:
     """−1, the nodes, 1: (22,)."""
-    nodes = np.polynomial.legendre.leggauss(POINTS)[0]
-    return torch.from_numpy(np.concatenate([[-1.0], nodes, [1.0]]))
+    nodes, _ = unit_rule()
+    return torch.cat([-torch.ones_like(nodes[:1]), nodes, torch.ones_like(nodes[:1])])
 
 
 @kept(1)

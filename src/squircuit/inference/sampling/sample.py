@@ -50,6 +50,8 @@ def sample(snapshot: Snapshot, evidence: Evidence, count: int, generator: torch.
     for rows in steps(batches, [len(rows) for rows in batches]):
         part = evidence.take(rows)
         found = messages(snapshot, part)
+        if snapshot.real == torch.float32 and bool(found.doubtful.any()):
+            found = messages(snapshot.doubled(), part)
         require_positive(log_total(found), rows)
         if bool(part.missing.any()):
             result[:, rows] = _drawn(found, part, count, generator).to(result.dtype)
@@ -124,16 +126,15 @@ def _block(
     found: Messages, draws: InputDraws, evidence: Evidence, count: int, generator: torch.Generator | None
 ) -> Tensor:
     rows = torch.arange(len(evidence), device=evidence.x.device).repeat(count)
-    x, missing = evidence.x.double()[rows], evidence.missing[rows]
-    walk = Walk(SquareRoots(found, rows), draws, x, missing, generator)
+    walk = Walk(SquareRoots(found, rows), draws, evidence.x.double()[rows], evidence.missing[rows], generator)
     number, unit = _root_units(found, rows, walk.uniform())
-    drawn, start = walk.x.clone(), walk.x
     for i, root in enumerate(found.snapshot.plan.roots):
-        walk.x = start.clone()
-        inside = torch.where(number == i, unit, 0)  # all rows walk from each root, and keep that of their own
-        walk.run(root, inside)
-        drawn = torch.where((number == i).unsqueeze(1), walk.x, drawn)
-    return drawn.reshape(count, *evidence.x.shape)
+        own = torch.nonzero(number == i).flatten()
+        if len(own):
+            part = walk.take(own)
+            part.run(root, unit[own])
+            walk.x[own] = part.x
+    return walk.x.reshape(count, *evidence.x.shape)
 
 
 def _root_units(found: Messages, rows: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:

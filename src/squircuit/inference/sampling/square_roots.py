@@ -23,10 +23,14 @@ class SquareRoots:
     Args:
         messages: for m rows of evidence.
         rows: the row of evidence that each of B samples belongs to; None: one sample a row.
+        known: the square roots that have been found so far, of rows of evidence.
     """
 
-    def __init__(self, messages: Messages, rows: Tensor | None = None) -> None:
+    def __init__(
+        self, messages: Messages, rows: Tensor | None = None, known: dict[Key, Tensor] | None = None
+    ) -> None:
         self.messages, self.rows = messages, rows
+        self._known: dict[Key, Tensor] = {} if known is None else known
         self.snapshot: Snapshot = messages.snapshot
         self.layers: Mapping[Key, tuple[Group, int]] = self.snapshot.schedules.layers
         self.scopes: Mapping[Key, Scope] = self.snapshot.schedules.scopes
@@ -34,7 +38,7 @@ class SquareRoots:
     def take(self, samples: Tensor) -> SquareRoots:
         """The messages for some of the samples."""
         rows = samples if self.rows is None else self.rows[samples]
-        return SquareRoots(self.messages, rows)
+        return SquareRoots(self.messages, rows, self._known)
 
     def form(self, key: Key) -> Form:
         """How the message of a layer is held."""
@@ -58,8 +62,10 @@ class SquareRoots:
         return self._repeated(shaped * factor.unsqueeze(1))
 
     def root(self, key: Key) -> Tensor:
-        """L with R = L Lᴴ of a layer's message: (B, K, K)."""
-        return self._repeated(_square_root(self._value(key)))
+        """L with R = L Lᴴ of a layer's message: (B, K, K). Several factors of a product ask for it."""
+        if key not in self._known:
+            self._known[key] = _square_root(self._value(key))
+        return self._repeated(self._known[key])
 
     def times_roots(self, tensor: Tensor, others: list[Key]) -> Tensor:
         """Columns of (B, K, ∏K_i) times the roots of the messages of the layers that they belong to."""
@@ -131,6 +137,16 @@ def _square_root(matrix: Tensor) -> Tensor:
     """
     lengths = matrix.diagonal(dim1=-2, dim2=-1).real.clamp_min(0).sqrt().unsqueeze(-1)  # (…, K, 1)
     inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
-    values, vectors = torch.linalg.eigh(matrix * inverse * inverse.mT)
+    unit = matrix * inverse * inverse.mT
+    if matrix.is_cuda:
+        # Eigenvectors of a batch take a second there. What rounding leaves of a singular matrix may have
+        # eigenvalues a little below zero; so much is added that they are positive.
+        rounding = torch.finfo(matrix.dtype).eps * matrix.shape[-1]
+        identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        factor, failed = torch.linalg.cholesky_ex(unit + rounding * identity)
+        if not bool(failed.any()):
+            found: Tensor = lengths * factor
+            return found
+    values, vectors = torch.linalg.eigh(unit)
     root: Tensor = lengths * vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
     return root

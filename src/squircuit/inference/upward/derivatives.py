@@ -49,6 +49,8 @@ class Densities:
             x, missing = constant(evidence.x), constant(evidence.missing)
             inputs = InputMessages(self.snapshot.detached(), x, missing)
             found = MixedMessages(inputs, frozenset(self.nodes.rows))
+            if self.snapshot.real == torch.float32 and bool(found.doubtful.any()):
+                return Densities(self.snapshot.doubled(), self.nodes).tables(evidence, numbers)
             log_p = log_total(found)
             require_positive(log_p, numbers)
             leaves = [leaf for _, leaf in found.leaves.values()]

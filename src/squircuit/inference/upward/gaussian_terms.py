@@ -20,6 +20,7 @@ from squircuit.families import MultivariateGaussian, OrthonormalisedBlock
 from squircuit.families.cache import kept
 from squircuit.families.gaussian_algebra import products_of_roots
 from squircuit.families.quadrature import gauss_legendre
+from squircuit.inference.upward.finite import not_finite
 
 Function: TypeAlias = Callable[[Tensor], Tensor]  #: real, of a tensor, entry by entry
 
@@ -32,6 +33,7 @@ TAIL = 40  #: how far beyond its knots a transform is looked at, in t; twice as 
 GROWTH = 4  #: functions are taken to grow like x⁴ at most, which counts where tails are heavy
 TOGETHER = 3  #: functions of so many variables of one block are averaged together
 MOST_PANELS = 256  #: of the rule of a variable that others nearly tell
+MISSED = 1e-8  #: the share of an integral that the ends of its rule may have
 RESOLVED = 1e-9  #: how far the mass that a rule finds may be from 1
 
 
@@ -143,13 +145,13 @@ def _expected(
     sharpness = float(inverse.detach().diagonal(dim1=1, dim2=2).amax().sqrt())
     nodes, weights, values = list[Tensor](), list[Tensor](), list[Tensor]()
     for i, (transform, function) in enumerate(zip(transforms, functions, strict=True)):
-        x, omega = rule_behind(transform, means[:, i], widths[:, i], sharpness)
-        t = x if transform is None else transform.forward(x)[0]
-        z = (t - means[:, i, None]) / widths[:, i, None]
+        x, z, omega = rule_behind(transform, means[:, i], widths[:, i], sharpness)
         own = 2 * inverse[:, i, i] - inverse[:, i].abs().sum(dim=1) - 1  # without what goes to the pairs
         nodes.append(z)
         weights.append(omega * (-own[:, None] * z.square() / 2).exp())
-        values.append(weights[-1] * function(x.flatten()).reshape(x.shape))
+        value = function(x.flatten()).reshape(x.shape)
+        _require_vanishing(z, omega * value.detach())
+        values.append(weights[-1] * value)
     if len(nodes) == 1:
         return values[0].sum(dim=1)
     pairs = {
@@ -190,8 +192,8 @@ def _require_resolved(masses: Tensor) -> None:
 
 def rule_behind(
     transform: Any, means: Tensor, widths: Tensor, sharpness: float = 1.0, growth: int = GROWTH
-) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of E[f(x)] where t(x) is Gaussian: (N,) each → (N, Q) each.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes x, their z = (t(x) − m)/s, and weights of E[f(x)] where t(x) is Gaussian: (N,) → (N, Q) each.
 
     The nodes are x, where f is smooth; panels end where those of the transform do, between which t is as
     smooth as a rule of few nodes needs it, and are short beside the width of the Gaussian.
@@ -217,7 +219,20 @@ def rule_behind(
     t, log_slope = (x, 0.0 * x) if transform is None else transform.forward(x)
     z = (t - means.unsqueeze(1)) / widths.unsqueeze(1)
     omega = weights * (log_slope - z.square() / 2).exp()
-    return x, omega / omega.sum(dim=1, keepdim=True)
+    return x, z, omega / omega.sum(dim=1, keepdim=True)
+
+
+def outermost(z: Tensor, sizes: Tensor) -> Tensor:
+    """The part of a sum that is at the ends of a rule, where nothing may be left: (N, Q) → (N,)."""
+    far = z.detach().abs()
+    return (sizes * (far > far.amax(dim=1, keepdim=True) - 1)).sum(dim=1)
+
+
+def _require_vanishing(z: Tensor, integrand: Tensor) -> None:
+    """Refuse functions that are so large far out that the rule does not see all of their mean."""
+    sizes = integrand.detach().abs()
+    if not bool((outermost(z, sizes) <= MISSED * sizes.sum(dim=1)).all()):
+        raise not_finite("variables of a block", "expectation")
 
 
 def reach_of(transform: Any, widths: Tensor, growth: int) -> float:

@@ -31,6 +31,9 @@ from squircuit.inference.upward.input_layers import (
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import Message, rescaled, rescaled_units, squared
 
+CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
+"""A share of the terms of a matrix below which too few of its digits are left."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,8 @@ class InputMessages:
     watched: dict[tuple[InputGroup, int], Tensor] = field(default_factory=dict)
     """Squares (n, B) or pair integrals (B, n, n) of functions of input layers over blocks that are weighted:
     the derivatives of log p in them tell the distribution of what a block lacks."""
+    doubts: list[Tensor] = field(default_factory=list)
+    """Of blocks below weights, the rows in which terms cancel so far that few digits are left: (B,)."""
     references: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
     """Variables → log-scale of the largest of their input layers, (B,) float64, taken out of all of them.
 
@@ -63,21 +68,29 @@ class InputMessages:
     def vectors(self, group: InputGroup, folds: Slots) -> Message:
         """ℓ(x): (F, K, B), in units of the variables' references."""
         value, scale = evaluate_group(self.snapshot, group, folds, self._columns(self.x, group, folds))
-        taken = torch.stack([self._reference(group.blocks[f], s) for f, s in zip(folds, scale, strict=True)])
-        return rescaled(value, matrix=False, scale=(scale.double() - taken).to(value.real.dtype))
+        left = scale.double() - self._taken(group, folds, scale)
+        return rescaled(value, matrix=False, scale=left.to(value.real.dtype))
 
-    def _reference(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
+    def _taken(self, group: InputGroup, folds: Slots, scale: Tensor) -> Tensor:
+        """The log-scales that are taken out of the variables of a group, of its own ones: (F, B) float64."""
+        own = scale.detach().double()
+        alone = largest_scale(own.unsqueeze(0), dim=0)
+        parts = zip(folds, own, alone, strict=True)
+        return torch.stack([self._reference(group.blocks[f], each, found) for f, each, found in parts])
+
+    def _reference(self, variables: tuple[int, ...], scale: Tensor, alone: Tensor) -> Tensor:
         """The log-scale that is taken out of some variables.
 
-        ``scale`` is that of the input layer which asks first, and often of all of them.
+        ``scale`` is that of the input layer which asks first, and often of all of them: then it is ``alone``.
 
         Where layers are over different blocks, nothing can be taken out of all of them.
         """
         if variables not in self.references:
             if not self.snapshot.has_one_block(variables):
-                return torch.zeros_like(scale.detach().double())
+                return torch.zeros_like(scale)
             scales = [self._own_scale(variables, scale), *self._other_scales(variables)]
-            self.references[variables] = largest_scale(torch.stack(scales), dim=0)
+            is_alone = len(scales) == 1 and scales[0] is scale
+            self.references[variables] = alone if is_alone else largest_scale(torch.stack(scales), dim=0)
         return self.references[variables]
 
     def _own_scale(self, variables: tuple[int, ...], scale: Tensor) -> Tensor:
@@ -85,7 +98,7 @@ class InputMessages:
         group, fold = self.snapshot.inputs[variables[0]][0]
         if group.is_block and not isinstance(group.family, MultivariateGaussian):
             return self._block_scale(group, fold)
-        return scale.detach().double()
+        return scale
 
     def _block_scale(self, group: InputGroup, fold: int) -> Tensor:
         """The largest of a layer's functions, (B,)."""
@@ -180,10 +193,9 @@ class InputMessages:
         x = self._columns(self.x, group, folds)
         value, scale = evaluate_units(self.snapshot, group, folds, x)  # (F, K, B) twice
         largest = torch.where(value == 0, -torch.inf, scale).amax(dim=1)
-        taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
-        real = self.snapshot.real
+        taken = self._taken(group, folds, largest).unsqueeze(1)
         squares = rescaled_units((value * value.conj()).real)
-        return Message(squares.value.to(real), squares.scale + 2 * (scale - torch.stack(taken).unsqueeze(1)))
+        return Message(squares.value.to(self.snapshot.real), squares.scale + 2 * (scale - taken))
 
     def _weighted_norms(self, group: InputGroup, folds: Slots) -> Tensor:
         """Σ_q ω_q |ℓ_k(x_q)|²: (F, K, B or 1)."""
@@ -250,25 +262,35 @@ class InputMessages:
         elif weighted:
             value = torch.stack([self._watch(group, f, v) for f, v in zip(folds, value, strict=True)])
         largest = torch.where(there, held, -torch.inf).amax(dim=2) / 2
-        taken = [self._reference(group.blocks[f], s) for f, s in zip(folds, largest, strict=True)]
-        return Message(value, (held - 2 * torch.stack(taken).unsqueeze(2)).mT)
+        return Message(value, (held - 2 * self._taken(group, folds, largest).unsqueeze(2)).mT)
 
     def _block_matrices(self, group: InputGroup, folds: Slots, weighted: bool) -> Message:
         """∫ ℓ ℓᴴ over what each row lacks of a block, at what it shows: (F, B or 1, K, K)."""
         shared = not weighted and all(self._missing_in[v][0] for f in folds for v in group.blocks[f])
         parts = [self.blocks.pair_integrals(group, f, first=shared) for f in folds]
-        dtype = self.snapshot.dtype
+        own = self.snapshot.dtype
+        dtype = torch.promote_types(own, torch.float64)  # terms cancel below weights
         values = [pairs.to(dtype) for pairs, _ in parts]
         if weighted and not self.functions:
             values = [self._watch(group, f, value) for f, value in zip(folds, values, strict=True)]
         value, scale = torch.stack(values), torch.stack([s for _, s in parts])
         weight = input_weight(self.snapshot, group, folds)
         if weight is not None:
-            value = weight.unsqueeze(1) @ value @ weight.unsqueeze(1).mH
+            value = self._weighed(weight.to(dtype).unsqueeze(1), value)
         if not shared:
-            taken = [self._reference(group.blocks[f], s / 2) for f, s in zip(folds, scale, strict=True)]
-            scale = scale - 2 * torch.stack(taken)
-        return rescaled(value, matrix=True, scale=scale.to(value.real.dtype))
+            scale = scale - 2 * self._taken(group, folds, scale / 2)
+        value, scale = rescaled(value, matrix=True, scale=scale)
+        return Message(value.to(own), scale.to(self.snapshot.real))
+
+    def _weighed(self, weight: Tensor, value: Tensor) -> Tensor:
+        """W R Wᴴ of blocks, (F, B, K, K), and a note of the rows in which little is left of the terms."""
+        found = weight @ value @ weight.mH
+        with torch.no_grad():
+            most = torch.linalg.vector_norm(weight, dim=3).square().amax(dim=2)  # (F, 1)
+            sizes = value.diagonal(dim1=2, dim2=3).real.amax(dim=2) * most
+            left = found.diagonal(dim1=2, dim2=3).real.amax(dim=2)
+            self.doubts.append((left < CANCELLED[torch.float64] * sizes).any(dim=0))
+        return found
 
     def _watch(self, group: InputGroup, fold: int, value: Tensor) -> Tensor:
         self.watched[group, fold] = value.detach().requires_grad_()

@@ -24,7 +24,7 @@ from squircuit.inference.evidence import Evidence
 from squircuit.inference.upward import contraction
 from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.gaussian_terms import Function
-from squircuit.inference.upward.inputs import InputMessages
+from squircuit.inference.upward.inputs import CANCELLED, InputMessages
 from squircuit.inference.upward.quadrature import Nodes
 from squircuit.inference.upward.scaled_message import (
     Message,
@@ -38,8 +38,6 @@ from squircuit.inference.upward.scaled_message import (
 
 KEPT = 2**24
 """Numbers in intermediate results that are kept for the way down; more are computed again."""
-CANCELLED = {torch.float32: 1e-5, torch.float64: 1e-11}
-"""A share of the terms of a matrix below which too few of its digits are left."""
 
 
 @final
@@ -59,6 +57,8 @@ class Messages:
         """Rows in which terms of a matrix have cancelled so far that few digits are left."""
         for step in schedule.steps:
             self.found.append(self._inputs(step) if isinstance(step.group, InputGroup) else self._inner(step))
+        for doubts in inputs.doubts:
+            self.doubtful |= doubts
 
     def root_squares(self) -> list[tuple[Tensor, Tensor]]:
         """∫ |c_r|² of the units of every root layer, (B, R), and their log-scales, (B, R)."""
@@ -148,10 +148,12 @@ class Messages:
         Args:
             shrunk: log of the largest entry of W R Wᴴ or of its diagonal, R having one of 1: (F, B or 1).
         """
-        size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
-        largest = torch.linalg.vector_norm(size, dim=2).amax(dim=1, keepdim=True).log()  # (F or 1, 1)
         limit = math.log(CANCELLED[self.snapshot.real])
-        self.doubtful |= (shrunk - 2 * largest < limit).any(dim=0)
+        if not self.snapshot.is_normalised:  # else the rows of W have length 1
+            size = torch.cat([self._weight(step, branch) for branch in step.branches], dim=2)
+            lengths = torch.linalg.vector_norm(size, dim=2)
+            shrunk = shrunk - 2 * lengths.amax(dim=1, keepdim=True).log()  # (F or 1, 1)
+        self.doubtful |= (shrunk < limit).any(dim=0)
 
     def _vector(self, step: Step, branch: Branch, sources: tuple[Source, ...]) -> Message:
         """W (r₁ ⊗ … ⊗ r_N), with every vector repeated for the nodes where the step is open."""

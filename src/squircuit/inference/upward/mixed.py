@@ -24,8 +24,8 @@ from squircuit.inference.compile.compiled_circuit import Snapshot
 from squircuit.inference.compile.schedule import Form
 from squircuit.inference.upward import contraction
 from squircuit.inference.upward.contraction import weigh_beside_identity, weigh_pair
-from squircuit.inference.upward.inputs import InputMessages
-from squircuit.inference.upward.messages import CANCELLED, Messages
+from squircuit.inference.upward.inputs import CANCELLED, InputMessages
+from squircuit.inference.upward.messages import Messages
 from squircuit.inference.upward.scaled_message import rescaled_units, squared
 
 Booleans: TypeAlias = NDArray[np.bool_]

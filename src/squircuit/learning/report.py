@@ -35,7 +35,7 @@ class Progress:
 
     def __init__(self, candidates: Sequence[Candidate], table: Table, enabled: bool) -> None:
         self._console = Console(stderr=True, quiet=not enabled)
-        self._works = {c: c.work(len(table), table.schema) for c in candidates}
+        self._works = {c: c.work(table) for c in candidates}
         self._done, self._best, self._last = 0, -float("inf"), 0.0
         self._has_bar = enabled and (self._console.is_terminal or self._console.is_jupyter)
         columns = (

@@ -32,9 +32,9 @@ STOPPING = {"iterations": 200, "tolerance": 2e-4, "patience": 5}
 """Options of EM that stop later than its defaults."""
 FLOOR = 1e-9
 """The least variance in any direction, of standardised columns: one may nearly determine another."""
-ITERATIONS = 100
+ITERATIONS = 50
 """Iterations of EM that a mixture takes, about."""
-LOOKED_UP = 1
+LOOKED_UP = 24.0
 """Multiplications for each row and component in whose time a state is looked up and counted."""
 DECOMPOSED = 5.0
 """Multiplications for each entry of D covariances, (D, D), in whose time one is decomposed and raised."""
@@ -270,8 +270,8 @@ class GaussianMixture(Candidate):
     def work(self, table: Table) -> float:
         numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
         discrete = [column.size for column in table.columns if column.is_discrete]
-        width, states = len(numbers), min(sum(discrete), LOOKED_UP * len(discrete))
-        each = 4.0 * len(table) * (width**2 / 2 + width + states) + DECOMPOSED * width**3
+        width, states = len(numbers), min(2.0 * sum(discrete), LOOKED_UP * len(discrete))
+        each = len(table) * (width**2 + 2.0 * width + states) + DECOMPOSED * width**3
         if self.covariance != "diagonal":
             each += COMPLETED * width * lone_gaps(table.missing[:, numbers])
         return OVERHEAD + ITERATIONS * self.components * each

@@ -6,7 +6,7 @@ A trial beside scale.py, and not a way of training that the library has. The fou
 shared among 1, 2 or 4 processes, which see all rows, step their own weights and send the K values of each
 quarter, and their gradients back, to the first, which has the one layer above them. Every process has the
 weights of its quarters alone, and no weight or gradient of a weight is ever sent. The model is that of
-scale.py, but for the order in which its weights are drawn; so losses are the same for all numbers of processes.
+scale.py, but for the order in which its weights are drawn. Losses are those of one process.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16 --weak
     python benchmarks/scale.py --predict
     python benchmarks/scale.py --device cuda --side 76 --units 16 --processes 1 --repeats 5
-    python benchmarks/scale.py --device cuda --side 12 --units 16 --processes 1 2 --repeats 2 --warm 1 --double
+    python benchmarks/scale.py --device cuda --side 12 --units 16 --processes 1 2 --repeats 2 --double
 
 The last but one has 2.0 × 10⁹ weights, 16 GB, for a GPU with more than 90 GB; the last two processes on one,
 which talk by gloo and must have the weights of one: to rounding in double precision, while in single a GPU
@@ -112,13 +112,13 @@ def table(wanted: argparse.Namespace) -> None:
         "processes  shard      ms/step  CPU ms/step  speed-up  ideal  MB sent  formula  "
         "MB weights  gradients    state     peak        loss    apart"
     )
-    alone, sample = 0.0, torch.zeros(0)
+    alone, sample = 0.0, torch.zeros(0, dtype=torch.float64)
     for size in wanted.processes:
         for shard in wanted.shards if size > 1 else wanted.shards[:1]:  # alone there is nothing to share
             found = together(size, shard)
             first, ms = found[0], statistics.median(found[0].ms)
             alone = alone or ms * (1 if wanted.weak else size)
-            weights = torch.tensor(first.sample)
+            weights = torch.tensor(first.sample, dtype=torch.float64)
             sample = sample if len(sample) else weights
             most = {name: max(getattr(each, name) for each in found) / 1e6 for name in BYTES}
             sent = statistics.mean(each.sent for each in found) / 1e6

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import squircuit as sq
-from squircuit.learning import learn
+from squircuit.learning import fit_mixture, learn
 from squircuit.learning.candidates import candidates
 from squircuit.learning.learn import Budget
 from squircuit.learning.members import Encoding, GaussianMixture, has_spikes, part_of
@@ -255,9 +255,53 @@ def test_the_scale_of_weights_says_nothing(scale):
 
 def test_too_few_rows_are_refused_with_one_fix():
     with pytest.raises(sq.DataError) as caught:
-        learn({"a": [1.5, 2.5], "b": ["x", "y"]}, progress=False)
+        learn({"a": [1.5, 2.5], "b": ["x", "y"]}, members=["trees"], progress=False)
     assert str(caught.value).count("Fix:") == 1
     assert "from 2 rows" in str(caught.value)
+
+
+def test_two_rows_are_enough_for_one_gaussian():
+    model = learn({"a": [1.5, 2.5], "b": ["x", "y"]}, progress=False, minutes=0.01)
+    assert model.log_partition().item() == pytest.approx(0, abs=1e-9)
+    assert {row["candidate"].split()[0] for row in model.notes["learn"]["members"]} <= {"1", "tree"}
+
+
+def test_of_few_rows_and_many_columns_only_small_candidates_are_tried():
+    few, enough = (candidates(sq.data.table(RNG.normal(size=(n, 9))), ["mixtures"], 1e12) for n in (50, 300))
+    assert all(one.components == 1 or one.independent for one in few)
+    assert any(one.components > 5 for one in enough)
+
+
+def test_a_prior_that_takes_columns_to_be_independent_makes_correlations_smaller_and_keeps_variances():
+    x = torch.from_numpy(RNG.normal(size=(30, 1)) + 0.1 * RNG.normal(size=(30, 3)))
+    plain, apart = (fit_mixture(x, 1, prior=30.0, independent=s).covariances[0] for s in (0.0, 1.0))
+    torch.testing.assert_close(apart.diagonal(), plain.diagonal(), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        apart[0, 1:], plain[0, 1:] / 2, rtol=1e-4, atol=0
+    )  # 30 rows and 30 of the prior
+    with pytest.raises(sq.ParameterError, match="independent=2"):
+        fit_mixture(x, 1, independent=2.0)
+
+
+def test_numbers_that_repeat_are_found_as_well_as_by_a_mixture_of_scikit_learn():
+    from sklearn.mixture import GaussianMixture as Peer
+
+    rolls = np.random.default_rng(0).poisson(2.0, (500, 2)) / np.pi  # no step that would be found
+    seen, new = rolls[:400], rolls[400:]
+    columns = {"0": "continuous", "1": "continuous"}
+    model = learn(sq.data.table(seen, columns), members=["mixtures"], progress=False, minutes=0.1)
+    peer = Peer(30, reg_covar=1e-6, random_state=0).fit(seen)
+    assert model.log_prob(new).mean().item() > peer.score(new)
+
+
+def test_all_rows_are_learnt_from_with_what_one_fold_has_found_as_the_start():
+    table = sq.data.table(RNG.normal(size=(80, 2)) + 6 * RNG.integers(0, 2, (80, 1)))
+    candidate = GaussianMixture(2, prior=0.3, knots=8)
+    fold = candidate.fit(part_of(table, range(60)), None, 0, torch.device("cpu"))
+    found = candidate.refit(fold, table, 5, torch.device("cpu"))
+    again = candidate.refit(fold, table, 6, torch.device("cpu"))
+    assert torch.equal(found.found.means, again.found.means)  # the seed draws starts, and there is none
+    torch.testing.assert_close(found.model().log_prob(table.rows), found.log_prob(table.cells))
 
 
 def test_without_minutes_a_search_ends_by_work_and_not_by_how_busy_the_machine_is(monkeypatch):

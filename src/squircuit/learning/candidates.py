@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+import numpy as np
+
 from squircuit.data import Table
 from squircuit.errors import ParameterError, suggestion
 from squircuit.learning.joint_states import groups_of
@@ -16,6 +18,8 @@ KINDS = ("mixtures", "trees")
 """Kinds of candidates."""
 ROWS_A_COMPONENT = 4
 """The least rows of a component, on average."""
+ROWS_A_COLUMN = 5
+"""Below, each of many candidates is good at some row by chance: only those with few parameters are tried."""
 ROWS_OF_MANY = 20
 """The same where rows are many."""
 FEW_ROWS = 4000
@@ -31,6 +35,10 @@ RANK = 3
 """The least rank of covariances of low rank."""
 COLUMNS_A_RANK = 10
 """They have one for so many columns."""
+REPEATED = 0.5
+"""The share of different numbers in a column below which held-out rows are likely to repeat those seen."""
+NEARLY_NONE = 1e-4
+"""A prior so weak that components may be as narrow as such repeats."""
 JOINT = 512
 """States of discrete columns that are seen as one, at most."""
 JOINT_OF_FEW = 64
@@ -65,7 +73,7 @@ def _affordable(made: Sequence[Candidate], table: Table, work: float) -> Iterato
     """The first of them at least, and others as long as there is work left for them."""
     left, fits = work, FOLDS + 1 if len(table) < few_rows(table) else 1
     for number, candidate in enumerate(made):
-        cost = fits * candidate.work(len(table), table.schema)
+        cost = fits * candidate.work(table)
         if cost <= left or not number:
             left -= cost
             yield candidate
@@ -75,12 +83,13 @@ def _small(table: Table) -> list[Candidate]:
     """Candidates for some hundred rows: few components, strong priors, and some of every kind."""
     rows = len(table) * 4 // 5
     if not has_numbers(table):
-        counts = [count for count in (1, 2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows]
-        return [LatentMixture(2, 256, 256), *map(GaussianMixture, counts)]
+        counts = [count for count in (2, 3, 5, 8, 15, 30) if count * ROWS_A_COMPONENT <= rows]
+        return [LatentMixture(2, 256, 256), *map(GaussianMixture, [1, *counts])]
     grid = [
         *_grid((3, 5), ("full",), (64, 16), (30.0, 3.0)),
         *_grid((1, 3), ("low-rank",), (0, 64), (1.0,)),
         *_grid((1,), ("full",), (0, 64), (3.0,)),
+        *_grid((1, 3), ("full",), (0, 32), (3.0, 10.0), independent=0.5),
         *_grid((3, 8), ("full",), (0,), (0.3,)),
         *_grid((20, 50, 10), ("full",), (0, 64), (1.0,)),
         *_grid((15, 5), ("tied",), (32,), (3.0,)),
@@ -102,6 +111,10 @@ def _small(table: Table) -> list[Candidate]:
     joint = JOINT_OF_FEW if groups_of(table, JOINT_OF_FEW) else 0
     if joint:
         grid[1:1] = _grid((5, 15), ("full",), (32,), (3.0,), joint=joint)
+    if has_repeats(table):
+        grid[4:4] = _grid((50, 100, 200), ("full",), (1000, 0), (NEARLY_NONE,))
+    if rows < ROWS_A_COLUMN * (len(table.columns) + 1):
+        grid = [one for one in grid if one.components == 1 or one.independent]
     return _suited(grid, table, ROWS_A_COMPONENT * len(table) / max(rows, 1))
 
 
@@ -123,6 +136,8 @@ def _large(table: Table) -> list[Candidate]:
         *_grid((20,), ("full",), (1000, 0), (0.3,), widths=(1.0,)),
         *_grid((200,), ("full",), (0, 128), (0.3,), widths=(1.0,)),
     ]
+    if has_repeats(table):
+        grid[3:3] = _grid((100, 200), ("full",), (1000, 0), (NEARLY_NONE,), widths=(1.0,))
     return _suited(grid, table, ROWS_OF_MANY)
 
 
@@ -151,11 +166,14 @@ def _grid(
     repeat: int = 0,
     widths: tuple[float, ...] = WIDTHS,
     joint: int = 0,
+    independent: float = 0.0,
 ) -> list[GaussianMixture]:
     """Mixtures with all combinations of some settings, for the so many-th time."""
     ranks = {"low-rank": RANK}
     return [
-        GaussianMixture(count, covariance, most, 0, prior, ranks.get(covariance), repeat, widths, joint)
+        GaussianMixture(
+            count, covariance, most, 0, prior, ranks.get(covariance), repeat, widths, joint, independent
+        )
         for most in knots
         for prior in priors
         for covariance in covariances
@@ -164,9 +182,9 @@ def _grid(
 
 
 def _suited(grid: Sequence[GaussianMixture], table: Table, rows: float) -> list[Candidate]:
-    """Those with so many rows a component; a low rank grows with the columns, and is one only beside more."""
+    """Those with so many rows a component, and one alone; a low rank grows with the columns, and is below."""
     numbers = sum(not column.is_discrete for column in table.columns)
-    fitting = [one for one in grid if one.components * rows <= len(table)]
+    fitting = [one for one in grid if one.components == 1 or one.components * rows <= len(table)]
     rank = max(RANK, numbers // COLUMNS_A_RANK)
     ranked = [one if one.rank is None else replace(one, rank=rank) for one in fitting]
     return [one for one in ranked if one.rank is None or one.rank < numbers]
@@ -188,6 +206,21 @@ def _alternating(mixtures: Sequence[Candidate], trees: Sequence[Candidate], rows
 def few_rows(table: Table) -> int:
     """The number of rows below which each row is held out once."""
     return FEW_ROWS if has_numbers(table) else FEW_DISCRETE_ROWS
+
+
+def has_repeats(table: Table) -> bool:
+    """Some column of numbers has few different ones: then a density may be very high at each of them.
+
+    Example:
+        >>> import numpy as np, squircuit as sq
+        >>> rolls = np.random.default_rng(0).integers(1, 7, (60, 1)).astype(float)
+        >>> rolls_and_noise = rolls + np.random.default_rng(1).normal(size=(60, 1))
+        >>> [has_repeats(sq.data.table(x, {"0": "continuous"})) for x in (rolls, rolls_and_noise)]
+        [True, False]
+    """
+    numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
+    known = [table.rows[~table.missing[:, v], v] for v in numbers]
+    return any(len(np.unique(cells)) < REPEATED * len(cells) for cells in known)
 
 
 def has_numbers(table: Table) -> bool:

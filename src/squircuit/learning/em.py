@@ -73,6 +73,7 @@ def fit_mixture(
     weights: Tensor | None = None,
     valid: Rows[Any] | Tensor | None = None,
     prior: float = 1.0,
+    independent: float = 0.0,
     floor: float = 1e-6,
     smoothing: float = 1.0,
     iterations: int = 100,
@@ -102,6 +103,8 @@ def fit_mixture(
         weights: (n,) of the rows, not negative: a row of weight 2 counts as two.
         valid: rows to stop by: the mixture that is best on them is returned.
         prior: a covariance begins with so many rows of that of all rows, K^(2/D) times smaller. 0: none.
+        independent: how far the prior takes columns to be independent: the share, from 0 to 1, by which its
+            covariances are smaller. Of few rows and many columns they are mostly chance.
         floor: no variance in any direction is below it, in units of the variance of each column.
         smoothing: the states of a component begin with so many rows of the frequencies of all rows.
         iterations: at most, over the rows.
@@ -131,7 +134,7 @@ def fit_mixture(
         True
     """
     layout = Layout.of((rows.x if isinstance(rows, Rows) else rows).shape[-1], categories or {})
-    _require(components, covariance, rank, prior, floor, smoothing, starts, layout)
+    _require(components, covariance, rank, (prior, independent, floor, smoothing), starts, layout)
     table = Table.of(layout, rows, weights, device)
     table.require_rows(components if start is None else 1)
     units = (1 / table.scale, -table.shift / table.scale)  # columns with mean 0 and variance 1
@@ -139,7 +142,7 @@ def fit_mixture(
     held_out = None if valid is None else Table.of(layout, valid, None, table.x.device).moved(*units)
     options = _Options(iterations, tolerance, patience, smoothing, _Watch(callback))
     generator = torch.Generator(table.x.device).manual_seed(seed)
-    wished = Prior(prior, plain.covariance(components), floor)
+    wished = Prior(prior, plain.covariance(components, independent), floor)
     if start is not None:
         begun = replace(start.scaled(*units), history=())
         return _run(begun, plain, held_out, wished, options).scaled(table.scale, table.shift)
@@ -248,9 +251,7 @@ def _require(
     components: int,
     covariance: str,
     rank: int | None,
-    prior: float,
-    floor: float,
-    smoothing: float,
+    priors: tuple[float, float, float, float],
     starts: int,
     layout: Layout,
 ) -> None:
@@ -265,7 +266,10 @@ def _require(
     width = len(layout.numbers)
     if covariance == "low-rank" and not is_whole(rank, 1, max(width, 1)):
         raise ParameterError(f"rank={rank!r} of a low rank. Fix: pass a whole number from 1 to {width}.")
+    prior, independent, floor, smoothing = priors
     if not prior >= 0 or not floor > 0 or not smoothing > 0:
         raise ParameterError(
             f"prior={prior}, floor={floor}, smoothing={smoothing}. Fix: prior is from 0, others above."
         )
+    if not 0 <= independent <= 1:
+        raise ParameterError(f"independent={independent!r}. Fix: pass a share, from 0 to 1.")

@@ -224,8 +224,8 @@ class LatentMixture(Candidate):
                 break
         return best
 
-    def work(self, rows: int, schema: Schema) -> float:
-        states = sum(column.size - 1 for column in schema.columns)
+    def work(self, table: Table) -> float:
+        rows, states = len(table), sum(column.size - 1 for column in table.columns)
         batch, epochs = schedule(rows)
         trained = epochs * rows * (self.points * (states + 30.0) + STARTED / batch)
         refined = REFINED * rows * self.components * (2.0 * states + 30)

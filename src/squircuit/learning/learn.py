@@ -21,7 +21,7 @@ from squircuit.data.weights import as_weights, with_mean_1
 from squircuit.errors import DataError, ParameterError, SquircuitError
 from squircuit.learning.candidates import FOLDS, KINDS, candidates, few_rows
 from squircuit.learning.members import Candidate, Member, part_of
-from squircuit.learning.report import Progress
+from squircuit.learning.report import WIDER, Progress
 from squircuit.learning.stacking import stacking_weights
 from squircuit.models import SquaredCircuit, mixture
 from squircuit.models.training_table import training_table
@@ -166,7 +166,7 @@ class Tried:
         candidate: what was tried.
         width: the factor of its covariances.
         scores: log-likelihoods of all held-out rows.
-        member: what it has learnt, where that was from most rows; None of folds.
+        member: what it has learnt; of folds, in the one where it knew the held-out rows best.
         seconds: that it took.
         failed: why it has no scores.
     """
@@ -180,7 +180,7 @@ class Tried:
 
     @property
     def name(self) -> str:
-        return self.candidate.name + ("" if self.width == 1.0 else f", {self.width:g} times as wide")
+        return self.candidate.name + ("" if self.width == 1.0 else f", {self.width:g}{WIDER}")
 
 
 @final
@@ -249,7 +249,7 @@ class _Search:
                 member = candidate.fit(self.table, self.valid, seed, self.device)
                 scores = _scores(member, candidate, self.valid)
             elif self.has_folds:
-                scores = self._cross_validated(candidate, seed)
+                member, scores = self._cross_validated(candidate, seed)
             else:
                 ((kept, held),) = self.splits()
                 rows = self.table.cells.take(held)
@@ -261,12 +261,15 @@ class _Search:
         each = zip(candidate.widths, scores, strict=True)
         return [Tried(candidate, width, score, member, seconds) for width, score in each]
 
-    def _cross_validated(self, candidate: Candidate, seed: int) -> Tensor:
+    def _cross_validated(self, candidate: Candidate, seed: int) -> tuple[Member, Tensor]:
+        """The member of the fold that knew its held-out rows best, and the scores of all rows, held out."""
         scores = torch.empty(len(candidate.widths), len(self.table), dtype=torch.float64)
+        found = list[tuple[float, Member]]()
         for kept, held in self.splits():
             member = candidate.fit(part_of(self.table, kept), None, seed, self.device)
             scores[:, held] = _scores(member, candidate, self.table.cells.take(held))
-        return scores
+            found.append((scores[0, held].mean().item(), member))
+        return max(found, key=lambda pair: pair[0])[1], scores
 
     def held_weights(self) -> Any:
         """Weights of the held-out rows, in the order of the scores."""
@@ -308,9 +311,10 @@ def _model(search: _Search, tried: Sequence[Tried], shares: Tensor, shown: Progr
     for place, number in enumerate(kept):
         one, seed = tried[number], search.seed + number
         if one.candidate not in learnt:
+            assert one.member is not None  # it has a share, so it has scores
             learnt[one.candidate] = (
-                one.candidate.fit(table, None, seed, search.device)
-                if one.member is None
+                one.candidate.refit(one.member, table, seed, search.device)
+                if search.has_folds
                 else one.member.refitted(table, seed)
             )
         models.append(learnt[one.candidate].widened(one.width).model().to(search.device))

@@ -20,6 +20,7 @@ from squircuit.families import Bins, Categorical, Monotone, MultivariateGaussian
 from squircuit.learning.em import fit_mixture
 from squircuit.learning.joint_states import Groups, groups_of, joined, split_rows
 from squircuit.learning.mixture import MixtureFit
+from squircuit.learning.patterns import lone_gaps
 from squircuit.learning.stacking import log_probs
 from squircuit.models import SquaredCircuit, table_model
 from squircuit.models.training_table import chow_liu_trees
@@ -35,6 +36,10 @@ ITERATIONS = 100
 """Iterations of EM that a mixture takes, about."""
 LOOKED_UP = 1
 """Multiplications for each row and component in whose time a state is looked up and counted."""
+DECOMPOSED = 5.0
+"""Multiplications for each entry of D covariances, (D, D), in whose time one is decomposed and raised."""
+COMPLETED = 30.0
+"""Likewise for each column beside a missing cell, where a row is completed by itself."""
 OVERHEAD = 6e8
 """Multiplications in the time that learning takes besides, however few rows there are."""
 STARTED = 9e5
@@ -82,8 +87,12 @@ class Candidate(ABC):
     def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> Member:
         """Learn from the rows of a table, by their weights; `valid` says when to stop."""
 
+    def refit(self, member: Any, table: Table, seed: int, device: torch.device) -> Member:
+        """Learn anew from all rows; `member` is what has been found on those of one fold."""
+        return self.fit(table, None, seed, device)
+
     @abstractmethod
-    def work(self, rows: int, schema: Schema) -> float:
+    def work(self, table: Table) -> float:
         """Multiplications that learning takes, about, or in whose time it is done; `minutes` limit them."""
 
 
@@ -196,6 +205,7 @@ class GaussianMixture(Candidate):
         rank: of "low-rank".
         repeat: another one of the same, from another start.
         joint: states of a group of discrete columns at most, which are seen as one; 0: none are.
+        independent: as for `fit_mixture`.
         widths: factors of its covariances with which it takes part; few rows make Gaussians too narrow.
     """
 
@@ -208,15 +218,16 @@ class GaussianMixture(Candidate):
     repeat: int = 0
     widths: tuple[float, ...] = (1.0,)
     joint: int = 0
+    independent: float = 0.0
 
     @property
     def name(self) -> str:  # type: ignore[override]
         parts = [f"{self.components}{'' if self.covariance == 'full' else ' ' + self.covariance} Gaussians"]
         parts += [f"{self.knots} knots"] * bool(self.knots) + [f"{self.bins} bins"] * bool(self.bins)
         parts += [f"{self.joint} joint states"] * bool(self.joint)
-        parts += [f"prior {self.prior:g}"] * (self.prior != 1.0) + [f"no. {self.repeat + 1}"] * bool(
-            self.repeat
-        )
+        parts += [f"prior {self.prior:g}"] * (self.prior != 1.0)
+        parts += [f"{self.independent:.0%} independent"] * bool(self.independent)
+        parts += [f"no. {self.repeat + 1}"] * bool(self.repeat)
         return ", ".join(parts)
 
     def fit(self, table: Table, valid: Rows[Any] | None, seed: int, device: torch.device) -> GaussianMember:
@@ -225,7 +236,14 @@ class GaussianMixture(Candidate):
         found = self._mixture(table, encoding, seed, device, valid=seen)
         return GaussianMember(self, encoding, found, table.schema)
 
-    def refit(self, table: Table, encoding: Encoding, found: MixtureFit, seed: int) -> MixtureFit:
+    def refit(self, member: GaussianMember, table: Table, seed: int, device: torch.device) -> GaussianMember:
+        """Learn from all rows, beginning with the member: another start might end at a worse maximum."""
+        maps = Encoding.fit(table, self.knots, self.bins).maps
+        encoding = replace(member.encoding, maps=maps)
+        found = self._mixture(table, encoding, seed, device, start=member.found)
+        return GaussianMember(self, encoding, found, table.schema)
+
+    def more(self, table: Table, encoding: Encoding, found: MixtureFit, seed: int) -> MixtureFit:
         """Some iterations on more rows."""
         device = found.log_weights.device
         return self._mixture(table, encoding, seed, device, start=found, iterations=REFITS)
@@ -242,17 +260,21 @@ class GaussianMixture(Candidate):
             categories=encoding.categories(table.schema),
             weights=None if weights is None else torch.from_numpy(weights),
             prior=self.prior,
+            independent=self.independent,
             floor=FLOOR,
             seed=seed,
             device=device,
             **(STOPPING | more),
         )
 
-    def work(self, rows: int, schema: Schema) -> float:
-        numbers = sum(not column.is_discrete for column in schema.columns)
-        discrete = [column.size for column in schema.columns if column.is_discrete]
-        states = min(sum(discrete), LOOKED_UP * len(discrete))
-        return OVERHEAD + ITERATIONS * 4.0 * rows * self.components * (numbers**2 / 2 + numbers + states)
+    def work(self, table: Table) -> float:
+        numbers = [v for v, column in enumerate(table.columns) if not column.is_discrete]
+        discrete = [column.size for column in table.columns if column.is_discrete]
+        width, states = len(numbers), min(sum(discrete), LOOKED_UP * len(discrete))
+        each = 4.0 * len(table) * (width**2 / 2 + width + states) + DECOMPOSED * width**3
+        if self.covariance != "diagonal":
+            each += COMPLETED * width * lone_gaps(table.missing[:, numbers])
+        return OVERHEAD + ITERATIONS * self.components * each
 
 
 @final
@@ -275,7 +297,7 @@ class GaussianMember(Member):
         return found
 
     def refitted(self, table: Table, seed: int) -> GaussianMember:
-        found = self.candidate.refit(table, self.encoding, self.found, seed)
+        found = self.candidate.more(table, self.encoding, self.found, seed)
         return GaussianMember(self.candidate, self.encoding, found, self.schema)
 
     def widened(self, width: float) -> GaussianMember:
@@ -367,10 +389,10 @@ class Tree(Candidate):
         fit(model, table, valid, seed=seed, progress=False, processes=alone, **options)
         return TreeMember(self, model.eval())
 
-    def work(self, rows: int, schema: Schema) -> float:
-        columns = len(schema.columns)
+    def work(self, table: Table) -> float:
+        rows, columns = len(table), len(table.columns)
         inner = 3.0 * self.units**3 * columns
-        inputs = 8.0 * self.units * sum(column.size or self.size for column in schema.columns)
+        inputs = 8.0 * self.units * sum(column.size or self.size for column in table.columns)
         steps = self.epochs * rows / min(256, max(32, rows // 25))
         layers = STARTED * columns * steps
         return OVERHEAD + layers + 3 * rows * self.epochs * self.components * (inner + inputs)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 ROWS = 8192
@@ -100,3 +102,20 @@ def grouped(x: Tensor, states: Tensor, weight: Tensor, components: int) -> list[
             size = max(1, NUMBERS // (components * (x.shape[1] + count**2)))
             groups.append(Group(patterns[which[index]], index, size, *rows))
     return groups
+
+
+def lone_gaps(missing: NDArray[np.bool_]) -> int:
+    """The missing cells of rows that are seen one by one, since few others lack the same: (n, d) → a count.
+
+    Example:
+        >>> half = np.arange(40) % 2 == 0
+        >>> lone_gaps(np.stack([half, half], axis=1)), lone_gaps(np.eye(40, dtype=bool))
+        (0, 40)
+    """
+    counts = missing.sum(axis=1)
+    with_gaps, some = missing[counts > 0], counts[counts > 0]
+    if not len(some):
+        return 0
+    packed = np.packbits(with_gaps, axis=1)
+    _, which, shared = np.unique(packed, axis=0, return_inverse=True, return_counts=True)
+    return int(some[shared[which.ravel()] < ALONE].sum())

@@ -109,12 +109,16 @@ class Table:
         """What mean log-densities of the numbers lack to be those of the numbers that were given."""
         return float(self.weight @ ((~self.x.isnan()).double() @ self.log_scale) / self.weight.sum())
 
-    def covariance(self, components: int) -> Tensor:
-        """The covariance of all rows, K^(2/D) times smaller, as of K pieces. Missing cells are means."""
+    def covariance(self, components: int, independent: float = 0.0) -> Tensor:
+        """The covariance of all rows, K^(2/D) times smaller, as of K pieces. Missing cells are means.
+
+        A share of it is that of independent columns: what is off the diagonal is so much smaller.
+        """
         weight, x = self.weight[:, None] / self.weight.sum(), self.x.nan_to_num(nan=0.0)
         eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
         pooled: Tensor = x.mT @ (x * weight) + 1e-6 * eye
-        return pooled / math.pow(components, 2 / max(x.shape[1], 1))
+        shrunk = pooled * (1 - independent + independent * eye)
+        return shrunk / math.pow(components, 2 / max(x.shape[1], 1))
 
     def frequencies(self) -> Tensor:
         """Frequencies of all states, (Σ states,), with one row of uniform states added."""

@@ -84,8 +84,8 @@ def test_a_model_in_place_of_a_table(tmp_path, monkeypatch):
 
 def test_a_table_in_place_of_a_model(people):
     line = error_line("check", people)
-    assert "no safetensors file" in line
-    assert line.endswith("Fix: pass a file of squircuit fit --out; if this is one, copy or save it again.")
+    assert "this is a table, and a model is expected here" in line
+    assert line.endswith("Fix: the model comes first, as in squircuit score MODEL DATA.")
 
 
 def test_a_flag_that_is_no_number_names_the_flag(tmp_path):

@@ -9,7 +9,7 @@ import torch
 
 import squircuit as sq
 
-from .conftest import NAMES, call, document, table_of
+from .conftest import NAMES, call, document, error_line, table_of
 
 
 @pytest.fixture
@@ -78,6 +78,16 @@ def test_samples_given_rows_keep_what_is_known_row_by_row(model_file, gaps):
     assert all((row[0], row[2], row[3]) == ("b", pytest.approx(1.7), 10.0) for row in found["rows"][:5])
     assert all(row[1] == 2 for row in found["rows"][5:10])
     assert all(row == ["c", 1, pytest.approx(1.8), 350.0] for row in found["rows"][10:])
+
+
+def test_samples_are_given_a_file_of_some_columns(model_file, tmp_path):
+    (tmp_path / "some.csv").write_text("id,height,group\n7,1.7,b\n8,,c\n")
+    said = error_line("sample", model_file, "--given", tmp_path / "some.csv")
+    assert "the model has no column 'id'" in said
+    (tmp_path / "some.csv").write_text("height,group\n1.7,b\n,c\n")
+    rows = document("sample", model_file, "-n", 4, "--given", tmp_path / "some.csv")["rows"]
+    assert [row[0] for row in rows] == ["b"] * 4 + ["c"] * 4
+    assert [row[2] for row in rows[:4]] == [pytest.approx(1.7)] * 4
 
 
 def test_written_samples_are_scored_as_any_data(model_file, image_file, tmp_path):

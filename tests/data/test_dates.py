@@ -126,6 +126,13 @@ def test_offsets_are_kept_and_several_become_that_of_greenwich(suffix):
     assert [row[0] for row in both.decode(both.rows)] == ["2023-12-31T22:30:00Z", "2024-01-02T12:00:00Z"]
 
 
+def test_a_blank_before_the_clock_is_as_good_as_a_t():
+    cells = texts("%Y-%m-%d %H:%M:%S").tolist()
+    table = sq.data.table({"t": [*cells, cells[0].replace(" ", "T")]})
+    assert table.schema.calendars[0].form == "%Y-%m-%d %H:%M:%S"
+    np.testing.assert_array_equal(table.rows[-1], table.rows[0])
+
+
 def test_only_what_varies_is_a_variable_and_the_rest_comes_back():
     def parts(cells):
         return sq.data.table({"t": np.array(cells, dtype="M8[D]")}).schema.calendars[0].parts

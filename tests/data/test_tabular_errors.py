@@ -197,3 +197,16 @@ def test_photographs_are_refused_by_their_size_before_all_are_read(tmp_path):
     images.new("RGB", (1200, 300)).save(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"a\.png: an image of shape \(300, 1200, 3\) has 1,080,000 values"):
         read(tmp_path)
+
+
+def test_columns_of_names_are_refused_together():
+    names = {who: [f"{who} {i}" for i in range(300)] for who in ("person", "place")}
+    with pytest.raises(DataError, match=r"columns person, place seem .* columns=\{'person': 'drop', 'place'"):
+        table(names | {"x": range(300)})
+
+
+def test_a_category_that_is_called_as_the_rare_values_together_keeps_its_name():
+    cells = ["(other)"] * 40 + ["b"] * 200 + [f"rare {i}" for i in range(60)]
+    found = table({"c": cells, "x": range(300)})
+    assert found.columns[0].states == ("(other)", "b", "((other))")
+    assert [row[0] for row in found.decode(found.rows)][:41] == ["(other)"] * 40 + ["b"]

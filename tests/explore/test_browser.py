@@ -310,7 +310,7 @@ def test_a_date_is_set_and_cleared_as_one_and_another_column_follows(opened):
     page = opened("dates")
     settled(page)
     card, share = page.locator(".card.date"), page.locator(".card", has_text="open").locator(".share").last
-    expect(card.get_by_role("img", name=re.compile("^Distribution of day"))).to_have_count(3)
+    expect(card.get_by_role("img", name=re.compile("^Distribution of day"))).to_have_count(4)
     before = share.inner_text()
     field = page.get_by_role("textbox", name="day")
     field.fill("2024-02-10")

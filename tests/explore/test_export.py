@@ -14,9 +14,11 @@ import torch
 
 import squircuit as sq
 from squircuit.cli.reading import schema_of
+from squircuit.data.given import encoded
 from squircuit.errors import StructureError
 from squircuit.explore.exhibit import Exhibit
 from squircuit.explore.export import MODULES, document, page, script_of
+from squircuit.learning.members import GaussianMixture
 
 from .conftest import people
 
@@ -34,7 +36,7 @@ def exhibit_of(model):
 
 def answers(model, questions, folder):
     """What the page of a model answers to questions, (kind, question) each, by its own script."""
-    script = script_of(tuple(name for name in MODULES if name in ("exact", "local")))
+    script = script_of(tuple(name for name in MODULES if name in ("gaussian", "exact", "calendar", "local")))
     held = json.dumps(document(exhibit_of(model)))
     asked = json.dumps(questions)
     run = f"{script}\nconst held = unpacked({held});\n"
@@ -175,8 +177,101 @@ def test_sliders_of_an_exported_page_stop_at_round_numbers_that_cover_the_range(
     assert all(point == pytest.approx(round(point, 6)) for point in points)
 
 
+@pytest.fixture(scope="module")
+def learnt():
+    """A mixture of what `learn` tries: blocks behind maps and without, narrow ones, and a column of dates."""
+    rng = np.random.default_rng(0)
+    days = np.arange("2023-01-01", "2024-06-01", dtype="M8[D]")[::2]
+    rain = np.where(rng.random(len(days)) < 0.7, 0.0, rng.exponential(3.0, len(days)).round(2))
+    frame = {
+        "day": days,
+        "rain": rain,
+        "warm": np.where(rain > 0, 10, 20) + 3 * rng.normal(size=len(days)),
+        "open": rng.random(len(days)) < 0.3,
+        "x": rng.lognormal(size=len(days)),
+    }
+    table = sq.data.table(frame)
+    kinds = [
+        GaussianMixture(3, knots=16),
+        GaussianMixture(2),
+        GaussianMixture(2, "tied", knots=16),
+        GaussianMixture(2, "low-rank", knots=64, rank=1, joint=64),
+        GaussianMixture(2, "diagonal"),
+    ]
+    members = [kind.fit(table, None, 1, torch.device("cpu")).model() for kind in kinds]
+    model = sq.mixture(members, [0.3, 0.2, 0.2, 0.2, 0.1]).eval().requires_grad_(False)
+    model.schema = table.schema
+    return model
+
+
+@needs_node
+@pytest.mark.process
+def test_an_exported_mixture_of_gaussians_has_the_distributions_of_python_to_1e_10(learnt, tmp_path):
+    schema, columns = learnt.schema, document(exhibit_of(learnt))["columns"]
+    points = {column["name"]: column["points"] for column in columns}
+    given = [
+        {},
+        {"open": 1},
+        {"rain": 0.0, "x": points["x"][20]},
+        {"day": "2023-03-15", "warm": points["warm"][50]},
+        {"day": "2024-02-09", "rain": points["rain"][9], "warm": points["warm"][70], "open": 0},
+    ]
+    found = answers(learnt, [("distributions", {"evidence": cells}) for cells in given], tmp_path)
+    for cells, answer in zip(given, found, strict=True):
+        row = encoded(schema, cells)
+        x, gaps = torch.from_numpy(row.x), torch.from_numpy(row.missing)
+        assert answer["log_prob"] == pytest.approx(learnt.log_prob(x, gaps).item(), **CLOSE)
+        shares = learnt.component_log_prob(x, gaps)[0].softmax(dim=0).tolist()
+        assert answer["members"] == pytest.approx(shares, **CLOSE)
+        for name in schema.table_names:
+            lacking = gaps.clone()
+            lacking[:, schema.variables(name)] = True
+            grid = {
+                v: points[schema.names[v]]
+                for v in range(len(columns))
+                if lacking[0, v] and not columns[v]["discrete"]
+            }
+            own = learnt.marginals(x, lacking, grid=grid)
+            for v in schema.variables(name):
+                told = answer["columns"][schema.names[v]]
+                assert told["values"] == pytest.approx(own.values[v][0].tolist(), rel=1e-9, abs=1e-10)
+                if not columns[v]["discrete"]:  # by a rule that is not exact at the knots of a map
+                    assert told["mean"] == pytest.approx(own.mean[0, v].item(), rel=1e-3, abs=1e-3)
+                    spread = own.variance[0, v].sqrt().item()
+                    assert told["deviation"] == pytest.approx(spread, rel=1e-3)
+
+
+@needs_node
+@pytest.mark.process
+def test_samples_and_pairs_of_an_exported_mixture_of_gaussians_are_those_of_its_density(learnt, tmp_path):
+    asked = [
+        ("samples", {"evidence": {"open": 1}, "count": 3000, "seed": 2}),
+        ("pair", {"x": "warm", "y": "open", "evidence": {"day": "2023-03-15"}}),
+        ("samples", {"evidence": {"day": "2023-03-15"}, "count": 5, "seed": 2}),
+    ]
+    drawn, pair, dated = answers(learnt, asked, tmp_path)
+    assert tuple(drawn["names"]) == learnt.schema.table_names
+    rain, warm = (np.array([row[i] for row in drawn["rows"]]) for i in (1, 2))
+    own = learnt.decode(learnt.sample(3000, given={"open": True}, seed=1))
+    assert (rain == 0).mean() == pytest.approx((own["rain"] == 0).mean(), abs=0.05)
+    assert rain.mean() == pytest.approx(own["rain"].mean(), abs=0.5)
+    assert np.cov(rain, warm)[0, 1] == pytest.approx(np.cov(own["rain"], own["warm"])[0, 1], abs=2.5)
+    months = np.bincount([int(row[0][5:7]) for row in drawn["rows"]], minlength=13)
+    expected = np.bincount(own["day"].astype("M8[M]").astype(int) % 12 + 1, minlength=13)
+    assert abs(months - expected).max() < 90
+    points = pair["x"]["points"]
+    rows = [{"day": "2023-03-15", "warm": points[20], "open": is_open} for is_open in (False, True)]
+    p = learnt.log_prob(encoded_rows(learnt, rows)) - learnt.log_prob({"day": "2023-03-15"})
+    assert pair["values"][20] == pytest.approx(p.exp().tolist(), rel=1e-4)
+    assert {row[0] for row in dated["rows"]} == {"2023-03-15"}
+
+
+def encoded_rows(model, rows):
+    return {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
+
+
 def test_models_that_a_page_cannot_evaluate_are_refused_with_the_reason():
-    frame = {"a": np.random.default_rng(0).normal(size=60), "b": np.random.default_rng(1).normal(size=60)}
-    learnt = sq.learn(frame, minutes=0.01, progress=False)
-    with pytest.raises(StructureError, match=r"block|several"):
-        page(exhibit_of(learnt))
+    block = sq.Input((0, 1), sq.MultivariateGaussian(3, 2))
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(block, units=2)))
+    with pytest.raises(StructureError, match=r"a sum or a Kronecker product is above a block"):
+        page(exhibit_of(model))

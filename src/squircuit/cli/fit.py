@@ -138,12 +138,32 @@ def fit(**words: Any) -> None:
     _require_usable(call)
     opened, file = _open(call)
     source = opened.source
+    _require_fitting(call, opened)
     report.say(f"{_name(source)}{' looked at, all streamed' * opened.streamed}\n{described(_schema(source))}")
-    is_table = isinstance(source, Table) and len(source.shape) == 1
-    if is_table and not (opened.streamed or call.wants_circuit):
+    if _is_search(call, opened):
         _search(call, opened, file, report)
     else:
         _train(call, opened, file, report)
+
+
+def _is_search(call: Call, opened: Opened) -> bool:
+    """Whether many densities are tried: of tables, where no option of one circuit was given."""
+    is_table = isinstance(opened.source, Table) and len(opened.source.shape) == 1
+    return is_table and not (opened.streamed or call.wants_circuit)
+
+
+def _require_fitting(call: Call, opened: Opened) -> None:
+    """Refuse options that are of the other kind of training, before anything is done."""
+    if not _is_search(call, opened) and call.minutes is not None:
+        raise ParameterError(
+            f"--minutes {call.minutes:g} is for the search that tables get without options of a circuit. "
+            "Fix: leave it out, or leave out the others."
+        )
+    if _is_search(call, opened) and call.launched is not None:
+        raise ParameterError(
+            f"the search for a table's density runs in one process, and torchrun has started "
+            f"{call.launched.size}. Fix: an option of a circuit, such as --units 8; or leave torchrun out."
+        )
 
 
 def _require_usable(call: Call) -> None:
@@ -183,11 +203,6 @@ def _open(call: Call) -> tuple[Opened, Path]:
 def _search(call: Call, opened: Opened, file: Path, report: Report) -> None:
     """Try many densities of a table, and save what is best."""
     assert isinstance(opened.source, Table)
-    if call.launched is not None:
-        raise ParameterError(
-            f"the search for a table's density runs in one process, and torchrun has started "
-            f"{call.launched.size}. Fix: an option of a circuit, such as --units 8; or leave torchrun out."
-        )
     held = None if opened.held is None else _weighted(opened.held, opened.held_counts)
     model = learn(
         _weighted(opened.source, opened.counts),
@@ -199,7 +214,9 @@ def _search(call: Call, opened: Opened, file: Path, report: Report) -> None:
     )
     found = _learnt(model, call.data, opened.source)
     model.save(file, {"command": call.words, "data": call.data, **model.notes})
-    report.say(f"held out  {loss_text(found['valid'])} nats a row, log Z {log_z_text(found['log_z'])}")
+    report.say(
+        f"held out  log-likelihood {-found['valid']:.4f} nats a row, log Z {log_z_text(found['log_z'])}"
+    )
     report.say(f"saved  {file}")
     report.end(found | {"saved": str(file)})
     if found["stopped"] == "interrupted":
@@ -209,11 +226,6 @@ def _search(call: Call, opened: Opened, file: Path, report: Report) -> None:
 
 def _train(call: Call, opened: Opened, file: Path, report: Report) -> None:
     """Train one circuit, and save it as it was in its best epoch."""
-    if call.minutes is not None:
-        raise ParameterError(
-            f"--minutes {call.minutes:g} is for the search that tables get without options of a circuit. "
-            "Fix: leave it out, or leave out the others."
-        )
     training = call.chosen.training
     model = model_for(opened.source, **call.chosen.model, seed=training.seed).to(call.place)
     report.say(f"model  {model}")

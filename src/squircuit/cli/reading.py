@@ -15,7 +15,8 @@ from torch import Tensor
 from squircuit import data
 from squircuit.data import Batches, Column, Dataset, Rows, Schema, Table
 from squircuit.data.content import Content, codec
-from squircuit.data.reading import Source
+from squircuit.data.given import known_columns
+from squircuit.data.reading import Source, enough_memory
 from squircuit.data.tabular import open_source, table_like
 from squircuit.errors import DataError, FormatError, ParameterError, suggestion
 from squircuit.families.domain import Domain, Finite
@@ -28,6 +29,8 @@ from squircuit.training.intake import STREAMED
 CPU = torch.device("cpu")
 BEST = "best.safetensors"
 """The file of a run's folder that holds its model."""
+TABLES = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".npy", ".npz")
+"""Ends of the names of files that hold rows, and no model."""
 PARTS = ("train", "valid", "test")
 LARGE = 2**31
 """Bytes of a file that is streamed unasked."""
@@ -77,6 +80,11 @@ def open_model(path: Path, device: torch.device) -> SquaredCircuit:
     file = path / BEST if os.path.isdir(path) else path
     if not os.path.exists(file):  # which is false of over-long names, where that of Path raises
         raise FormatError(f"{path_text(file)}: there is no such file. Fix: check the path.")
+    if file.suffix.lower() in TABLES:
+        raise ParameterError(
+            f"{path_text(file)}: this is a table, and a model is expected here. "
+            "Fix: the model comes first, as in squircuit score MODEL DATA."
+        )
     model = load(file, device)
     model.eval().requires_grad_(False)
     return model
@@ -137,6 +145,19 @@ def sample_of(name: str, columns: dict[str, str] | None = None) -> Table:
 def read_rows(model: SquaredCircuit, name: str, part: str = "test", form: Form = USUAL) -> Rows[Tensor]:
     """Rows of a data set or a file, encoded as the model's training data was."""
     return read_source(model, name, part, form)[0]
+
+
+def given_rows(model: SquaredCircuit, name: str, form: Form = USUAL) -> Rows[Tensor]:
+    """Rows of which some columns are known: those that a file has; all others are missing."""
+    if name in data.names():
+        return read_rows(model, name, form=form)
+    require_path(name)
+    source, schema = open_source(place_of(name), *form), schema_of(model)
+    if not source.named:  # columns by their places are all of them
+        return table_like(source, schema).cells.to(CPU)
+    there = known_columns(schema, source.names)
+    with enough_memory(source.path):
+        return Rows.joined([schema.encode_some(chunk) for chunk in source.chunks(there)]).to(CPU)
 
 
 def read_source(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from squircuit.cli.classes import of_class
 from squircuit.cli.machine import chosen_device, require_room
-from squircuit.cli.reading import form_of, open_model, read_rows, schema_of
+from squircuit.cli.reading import form_of, given_rows, open_model, schema_of
 from squircuit.cli.report import Report
 from squircuit.cli.score import require_mass
 from squircuit.cli.tables import TABLES, decoded, is_standard, write_decoded
@@ -42,7 +42,7 @@ def sample(
     opened = of_class(open_model(model, chosen_device(device)), class_)
     if is_picture(out):
         require_images(opened, str(out), "--out FILE.csv")
-    rows = None if given is None else read_rows(opened, given, form=form)
+    rows = None if given is None else given_rows(opened, given, form)
     require_room(count, 1 if rows is None else len(rows.x), opened.structure.num_variables)
     require_mass(opened)
     with shown("drawing", not quiet):

@@ -157,7 +157,7 @@ class Calendar:
                 f"{shown(cells[wrong])} is no {self.kind} as {rendered(_EXAMPLE, self.form, self.zone)!r}",
                 where=f"{place(wrong)}, column {self.name!r}",
                 value=cells[wrong],
-                fix="correct the cell, leave it empty (missing), or read the column as "
+                fix="correct the cell, leave it empty (missing), or read the column in training as "
                 + read_as(self.name, "categorical"),
             )
         return found

@@ -219,7 +219,7 @@ def as_numbers(cells: Cells, name: str, place: Place) -> Values:
             f"{shown(cells[wrong])} is not a number",
             where=f"{place(wrong)}, column {name!r}",
             value=cells[wrong],
-            fix="correct the cell, leave it empty (missing), or read the column as "
+            fix="correct the cell, leave it empty (missing), or read the column in training as "
             + read_as(name, "categorical"),
         )
     if np.isinf(values).any():

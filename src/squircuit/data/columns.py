@@ -105,7 +105,15 @@ class Column:
             return tuple(range(int(self.low), int(self.high) + 1))
         if not self.is_discrete:
             return None
-        return self.categories if self.pooled is None else (*self.categories, OTHER)
+        return self.categories if self.pooled is None else (*self.categories, self._other)
+
+    @property
+    def _other(self) -> str:
+        """The name of the state of rare and new values, which no category has."""
+        name = OTHER
+        while name in self.categories:
+            name = f"({name})"
+        return name
 
     @property
     def first_state(self) -> float | None:
@@ -216,7 +224,7 @@ class Column:
             )
         if self.kind == "count":
             return int(value) + int(self.low)
-        return OTHER if value == len(self.categories) else self.categories[int(value)]
+        return self._other if value == len(self.categories) else self.categories[int(value)]
 
     def rounded(self, values: Any) -> Any:
         """Numbers of a model as the data has them: levels, multiples of the step, spikes, within the bounds.
@@ -284,8 +292,8 @@ class Column:
                 f"{values[row]:g} is not one of the integers {self.low:g} to {self.high:g}",
                 where=f"{place(row)}, column {self.name!r}",
                 value=float(values[row]),
-                fix="correct the cell, leave it empty (missing), or read the training data with a wider "
-                "range: " + read_as(self.name, f"count:{self.low:g}:HIGH"),
+                fix="correct the cell, leave it empty (missing), or train again with a wider range, "
+                "reading it as " + read_as(self.name, f"count:{self.low:g}:HIGH"),
             )
         return np.where(missing | outside, 0.0, values - self.low), missing | outside
 

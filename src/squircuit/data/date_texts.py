@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,24 +104,35 @@ def offset_of(zone: str) -> dt.timedelta:
 
 
 def _fits(text: str, form: str) -> bool:
-    return isinstance(_parsed(text, form, None, any_zone=True), dt.datetime)
+    return isinstance(_parsed(text, form, None, is_guess=True), dt.datetime)
 
 
-def _parsed(cell: Any, form: str, zone: str | None, any_zone: bool = False) -> Any:
-    """The time of a text; None for missing, False where it is none of this form."""
+def _parsed(cell: Any, form: str, zone: str | None, is_guess: bool = False) -> Any:
+    """The time of a text; None for missing, False where it is none of this form.
+
+    While the form is a guess, any zone will do, but nothing else than the form.
+    """
     if is_missing(cell):
         return None
     text = str(cell).strip()
-    match = ZONE.search(text) if zone is not None or any_zone else None
+    match = ZONE.search(text) if zone is not None or is_guess else None
     if match is None and zone is not None:
         return False
-    try:
-        time = dt.datetime.strptime(text if match is None else text[: match.start(1)].rstrip(), form)
-    except ValueError:
+    time = _read(text if match is None else text[: match.start(1)].rstrip(), form, is_guess)
+    if time is None:
         return False
     if match is None or zone is None:
         return time
     return time - offset_of(match[1]) + offset_of(zone)
+
+
+def _read(text: str, form: str, exactly: bool) -> dt.datetime | None:
+    """The time of a text; between date and clock a "T" is as good as a blank, and a blank as a "T"."""
+    other = form.replace("T%H", " %H") if "T%H" in form else form.replace(" %H", "T%H")
+    for each in (form,) if exactly or other == form else (form, other):
+        with suppress(ValueError):
+            return dt.datetime.strptime(text, each)
+    return None
 
 
 def ambiguous(found: list[Texts]) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from squircuit.data.calendar import WEEKS
@@ -76,7 +75,7 @@ def mask_of(schema: Names, missing: Any) -> Any:
     if schema is None or missing is None or isinstance(missing, Tensor):
         return missing
     if has_names(missing):
-        columns, _ = columns_given(schema, missing)
+        columns = columns_given(schema, missing)
         whole = {part: columns.get(one.name, False) for one in schema.calendars for part in one.names}
         flags = [np.asarray(columns.get(name, whole.get(name, False))) for name in schema.names]
         if any(flag.dtype.kind not in "b" and not np.isin(flag, (0, 1)).all() for flag in flags):
@@ -118,7 +117,7 @@ def require_columns(schema: Names, given: Any, variables: Any) -> None:
     """Refuse to ask how likely cells are of columns that are not there."""
     if schema is None or not has_names(given) or not isinstance(variables, list):
         return
-    there, _ = columns_given(schema, given)
+    there = columns_given(schema, given)
     there |= {part: there[one.name] for one in schema.calendars if one.name in there for part in one.names}
     for name in (schema.names[v] for v in variables if isinstance(v, int) and v < len(schema.names)):
         if name not in there:
@@ -149,28 +148,33 @@ def encoded(schema: Schema, given: Any, unknown: Mask | None = None) -> HostRows
         unknown: (n, d), where to note values that a discrete column does not have, which then count as
             missing; None: they are refused.
     """
-    columns, count = columns_given(schema, given)
-    there = Chunk(tuple(columns), tuple(columns.values()), lambda row: f"row {row}").split(schema.calendars)
-    parts = dict(zip(there.names, there.cells, strict=True))
-    nothing: NDArray[np.float64] = np.full(count, np.nan)
-    cells = tuple(parts.get(name, nothing) for name in schema.names)
-    return schema.encode_parts(Chunk(schema.names, cells, there.place), unknown)
+    columns = columns_given(schema, given)
+    return schema.encode_some(
+        Chunk(tuple(columns), tuple(columns.values()), lambda row: f"row {row}"), unknown
+    )
 
 
-def columns_given(schema: Schema, given: Any) -> tuple[dict[str, Cells], int]:
-    """The columns of the model that are there, each (n,), and the number of rows n."""
+def columns_given(schema: Schema, given: Any) -> dict[str, Cells]:
+    """The columns of the model that are there, each (n,)."""
     if isinstance(given, Mapping):
         given = of_one_length(given)
     elif isinstance(given, list | tuple):
         given = of_records(given)
     there = {str(name): name for name in names_of(given)}
-    known = dict.fromkeys([*schema.table_names, *schema.names])  # of dates the parts, too
-    lacking = [name for name in schema.table_names if name not in there]
+    return named_columns(given, [there[name] for name in known_columns(schema, list(there))])
+
+
+def known_columns(schema: Schema, there: Sequence[str]) -> list[str]:
+    """Those columns of a model, or parts of its dates, that are there.
+
+    Raises:
+        DataError: for others, unless no column is lacking: then none of them can be a slip of the pen.
+    """
+    known = dict.fromkeys([*schema.table_names, *schema.names])
     strange = [name for name in there if name not in known]
-    if lacking and strange:  # where nothing is lacking, none of the others can be a slip of the pen
+    if strange and not set(schema.table_names) <= set(there):
         raise _unknown_column(schema, strange, there)
-    found = named_columns(given, [there[name] for name in known if name in there])
-    return found, len(next(iter(found.values()))) if found else 1
+    return [name for name in known if name in there]
 
 
 def has_names(given: Any) -> bool:
@@ -258,13 +262,13 @@ def _number(schema: Names, name: Any, what: str) -> Any:
 
 def _unknown_column(schema: Schema, strange: Sequence[str], there: Iterable[str]) -> DataError:
     name = strange[0]
-    near = suggestion(name, schema.names, all_known=False).removesuffix(".")
+    near = suggestion(name, schema.table_names, all_known=False).removesuffix(".")
     if set(schema.names) & set(there) or len(strange) == 1 or near.startswith("did"):
         return DataError(f"the model has no column {name!r}", value=name, fix=near)
     return DataError(
         f"the model has none of the columns {listed(there)}",
         value=name,
-        fix=f"name them as the model does, {listed(schema.names)}, or pass an array of numbers",
+        fix=f"name them as the model does, {listed(schema.table_names)}, or pass an array of numbers",
     )
 
 

@@ -27,7 +27,8 @@ from squircuit.data.cells import (
 from squircuit.data.columns import FAR, KINDS, NEAR, Column, Kind
 from squircuit.data.decimals import ANY, ENOUGH, Decimals, decimals, levels_of, step_of
 from squircuit.data.spikes import Repeated, both_repeated, repeated, spikes_with_cells
-from squircuit.errors import DataError, ParameterError, suggestion
+from squircuit.errors import DataError, ParameterError, Wording, suggestion
+from squircuit.storage.words import listed
 
 MOST = 4096
 """Distinct values are counted up to here."""
@@ -370,7 +371,7 @@ def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> 
             value=facts.text.cell,
             fix="write a decimal point, and no units or commas; or say " + ways,
         )
-    if distinct > FEW and 2 * sum(_kept(facts, FEW - 1).values()) < facts.count:
+    if _are_names(facts, distinct):
         more = "more than " if distinct > MOST else ""
         raise DataError(
             f"{more}{min(distinct, MOST)} different texts, such as {shown(facts.text.cell)}; it seems to "
@@ -379,6 +380,30 @@ def _refuse_identifiers(name: str, facts: Facts, source: str, distinct: int) -> 
             value=facts.text.cell,
             fix="say " + ways,
         )
+
+
+def _are_names(facts: Facts, distinct: int) -> bool:
+    """Most cells hold texts that no model can tell apart: too many different ones."""
+    return distinct > FEW and 2 * sum(_kept(facts, FEW - 1).values()) < facts.count
+
+
+def require_no_identifiers(facts: Mapping[str, Facts], source: str) -> None:
+    """Refuse several columns of names at once; of one alone, `infer` says more."""
+    found = [name for name, seen in facts.items() if seen.text is not None and seen.numbers == 0]
+    found = [name for name in found if _are_names(facts[name], len(facts[name].categories()))]
+    if len(found) > 1:
+        raise DataError(
+            f"columns {listed(found)} seem to hold names or dates, another text in nearly every row",
+            where=source,
+            value=found[0],
+            fix="leave them out, " + _all_as(found, "drop") + ", or keep some as 'categorical'",
+        )
+
+
+def _all_as(names: Sequence[str], kind: str) -> Wording:
+    """The argument, or the options, that read several columns as some type."""
+    options = " ".join(read_as(name, kind).shell for name in names)
+    return Wording(f"columns={dict.fromkeys(names, kind)!r}", options)
 
 
 def _kept(facts: Facts, most: int, least: int = 2) -> dict[str, int]:

@@ -150,6 +150,20 @@ class Schema:
         """
         return self.encode_parts(chunk.split(self.calendars, self.table_names), unknown)
 
+    def encode_some(self, chunk: Chunk, unknown: Mask | None = None) -> HostRows:
+        """The same of a chunk that holds some columns, or parts of dates; all others are missing.
+
+        Example:
+            >>> schema = Schema((Column("sex", "binary", ("f", "m")), Column("height", "continuous")))
+            >>> schema.encode_some(Chunk(("height",), (np.array([1.8]),), str)).missing
+            array([[ True, False]])
+        """
+        there = chunk.split(self.calendars)
+        parts = dict(zip(there.names, there.cells, strict=True))
+        nothing: NDArray[np.float64] = np.full(len(chunk.cells[0]) if chunk.cells else 1, np.nan)
+        cells = tuple(parts.get(name, nothing) for name in self.names)
+        return self.encode_parts(Chunk(self.names, cells, chunk.place), unknown)
+
     def encode_parts(self, chunk: Chunk, unknown: Mask | None = None) -> HostRows:
         """The same of a chunk that holds the variables in order."""
         if all(cells.dtype.kind not in "OM" for cells in chunk.cells):

@@ -31,7 +31,7 @@ from squircuit.data.find_dates import calendars_in, part_column, without_dates
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
 from squircuit.data.image_shards import ParquetImages, TarImages, image_column
 from squircuit.data.images import ImageSource
-from squircuit.data.infer import Facts, in_order, infer
+from squircuit.data.infer import Facts, in_order, infer, require_no_identifiers
 from squircuit.data.layout import Layout
 from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import FeatherSource, ParquetSource
@@ -315,6 +315,10 @@ def _schema(
     if source.guessed and source.named and not known:
         _doubt_names(source, facts)
     types = source.layout.types if source.layout is not None else {}
+    require_no_identifiers(
+        {name: seen for name, seen in facts.items() if name not in parts and name not in wishes},
+        str(source.path),
+    )
     columns = tuple(
         part_column(parts[name], name, seen, str(source.path))
         if name in parts

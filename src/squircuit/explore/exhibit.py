@@ -151,6 +151,7 @@ def _columns(exhibit: Exhibit) -> list[dict[str, Any]]:
             "low": low,
             "high": high,
             "step": column.step,
+            "missing": column.missing,
         }
         for column, (low, high) in zip(exhibit.schema.columns, exhibit.ranges, strict=True)
     ]
@@ -165,6 +166,7 @@ def _date(one: Calendar) -> dict[str, Any]:
         "parts": one.names,
         "field": "time" if one.kind == "time" else "date" if by_day else "datetime-local",
         "step": None if by_day or fixed.get("second") == 0 else 1,
+        "missing": one.missing,
     }
 
 

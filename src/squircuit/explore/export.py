@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from squircuit.circuits import Circuit, Hadamard, Input, Kronecker, Layer, Sum
+from squircuit.data.calendar import Calendar
 from squircuit.errors import StructureError
 from squircuit.explore.exhibit import Exhibit, described, drawing, properties
 from squircuit.explore.fields import plain
-from squircuit.families import Family
+from squircuit.families import Family, MultivariateGaussian
 from squircuit.families.quadrature import gauss_legendre
 from squircuit.reference.evaluate import evaluate_input, weight_of
 from squircuit.storage.atomic import replace
@@ -31,8 +32,8 @@ POINTS = 120
 WIDEST = 64
 """Units of a Kronecker product that no sum is above."""
 MODULES = (
-    "state", "dom", "draw", "evidence", "exact", "local", "ask", "members", "picture", "surface",
-    "image", "rows", "date", "table", "pair", "model", "main",
+    "state", "dom", "draw", "evidence", "gaussian", "exact", "calendar", "local", "ask", "members",
+    "picture", "surface", "image", "rows", "date", "table", "pair", "model", "main",
 )  # fmt: skip
 """The modules of an exported page, each after those that it imports."""
 IMPORT, EXPORT = (
@@ -86,6 +87,11 @@ def document(exhibit: Exhibit) -> dict[str, Any]:
                 "discrete": column.is_discrete,
                 "states": column.states,
                 "points": _numbers_of(exhibit, v, points[v]),
+                "levels": column.levels,
+                "step": column.step,
+                "spikes": column.spikes,
+                "least": column.least,
+                "most": column.most,
             }
             for v, column in enumerate(exhibit.schema.columns)
         ],
@@ -99,13 +105,21 @@ def document(exhibit: Exhibit) -> dict[str, Any]:
 
 
 def _described(exhibit: Exhibit, points: list[Tensor]) -> dict[str, Any]:
-    """What the page is told of the model: sliders have the points as their only values, dates are parts."""
-    told = described(exhibit, {}) | {"notes": {}, "dates": []}
+    """What the page is told of the model: sliders have the points as their only values."""
+    told = described(exhibit, {}) | {"notes": {}}
+    for date, one in zip(told["dates"], exhibit.schema.calendars, strict=True):
+        date |= {"fixed": dict(one.fixed), "form": _form(one, date["field"])}
     for column, own, at in zip(told["columns"], exhibit.schema.columns, points, strict=False):
         if not own.is_discrete:
             ends = {"low": float(at[0]), "high": float(at[-1])}
             column |= ends | {"step": float(at[1] - at[0]), "fixed": True}
     return told
+
+
+def _form(one: Calendar, field: str) -> str:
+    """How the page writes dates: as the table does where it has texts."""
+    usual = {"date": "%Y-%m-%d", "time": "%H:%M:%S"}.get(field, "%Y-%m-%d %H:%M:%S")
+    return (one.form or usual) + (one.zone or "" if one.form else "")
 
 
 @final
@@ -191,7 +205,7 @@ def _is_read_directly(circuit: Circuit, layer: Layer) -> bool:
 def _input(circuit: Circuit, layer: Input, points: list[Tensor], numbers: Numbers) -> dict[str, Any]:
     """The values of an input layer at all states; or at points, with ∫ ℓ ℓᴴ, ∫ x ℓ ℓᴴ and ∫ x² ℓ ℓᴴ."""
     if not isinstance(layer.family, Family):
-        raise _refusal("of inputs of one column each", circuit.where(layer), "it is over a block of them")
+        return _block(circuit, layer, numbers)
     v = layer.variable
     at = evaluate_input(circuit, layer, points[v]).T
     found = {"kind": "input", "variable": v, "units": layer.units, "table": numbers.place(at)}
@@ -202,6 +216,34 @@ def _input(circuit: Circuit, layer: Input, points: list[Tensor], numbers: Number
     return found | dict(
         zip(("gram", "first", "second"), _moments(values, nodes, weights, numbers), strict=True)
     )
+
+
+def _block(circuit: Circuit, layer: Input, numbers: Numbers) -> dict[str, Any]:
+    """The Gaussians of a block, which no sum mixes, so that of its pairs of functions only squares count."""
+    family, where = layer.family, circuit.where(layer)
+    if not isinstance(family, MultivariateGaussian) or layer.weight is not None:
+        raise _refusal("a mixture of Gaussians", where, "its functions are others")
+    if any(not isinstance(above, Hadamard) for above in _above(circuit, layer)):
+        raise _refusal("a mixture of Gaussians", where, "a sum or a Kronecker product is above a block")
+    means, factors = family.gaussians(circuit.family_values(layer))
+    if family.covariance == "tied":
+        factors = factors[:1]
+    covariances = torch.diag_embed(factors.square()) if factors.ndim == 2 else factors @ factors.mT
+    maps = [
+        None if t is None else {"knots": t.knots, "values": t.values, "slopes": t.slopes, "tails": t.tails}
+        for t in family.columns or (None,) * family.dimension
+    ]
+    found = {"kind": "block", "variables": layer.variables, "units": layer.units, "maps": maps}
+    return found | {"means": numbers.place(means), "covariances": numbers.place(covariances)}
+
+
+def _above(circuit: Circuit, layer: Layer) -> set[Layer]:
+    """All layers that read a layer, directly or not."""
+    found = {layer}
+    for other in circuit.layers:  # from the inputs up
+        if not isinstance(other, Input) and found & set(other.inputs):
+            found.add(other)
+    return found - {layer}
 
 
 def _moments(values: Tensor, nodes: Tensor, weights: Tensor, numbers: Numbers) -> Iterator[dict[str, Any]]:

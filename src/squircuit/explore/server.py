@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -24,6 +25,10 @@ HOST, PORT = "127.0.0.1", 8412
 """Where the page is; the port, if it is free."""
 PATIENCE = 1
 """Seconds that answers have to end after Ctrl-C."""
+REASONS = {
+    errno.EADDRINUSE: "another program listens there, maybe this one in another window",
+    errno.EACCES: "not allowed to you, as those below 1024 often are",
+}
 NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 TOKEN = re.compile(r"[\w-]{22}")
 
@@ -71,9 +76,8 @@ def listening(port: int | None) -> socket.socket:
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
-        raise ParameterError(
-            f"--port {port}: {one_line(error)}. Fix: another port, or leave it out."
-        ) from error
+        reason = REASONS.get(error.errno or 0, one_line(error))
+        raise ParameterError(f"--port {port}: {reason}. Fix: another port, or leave it out.") from error
 
 
 def kept_token() -> str:

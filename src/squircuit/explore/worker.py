@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, final
 
 from squircuit.errors import SquircuitError
+from squircuit.execution.threads import fitting_threads
 from squircuit.progress import heard
 
 MOST_WAITING = 200
@@ -130,4 +131,5 @@ class Worker:
                 if not self._is_open:
                     return
                 self._running = job = self._jobs.popleft()
-            job.run()
+            with fitting_threads():  # one row at a time: its operations are small
+                job.run()

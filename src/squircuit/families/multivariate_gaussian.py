@@ -341,6 +341,17 @@ class MultivariateGaussian(BlockFamily):
         ]
         return torch.stack([t for t, _ in found], dim=-1), torch.stack([s for _, s in found]).sum(dim=0)
 
+    def gaussians(self, values: Values | None = None) -> tuple[Tensor, Tensor]:
+        """The means μ, (n, D), and factors L with Σ = L Lᵀ, (n, D, D), or standard deviations, (n, D).
+
+        Example:
+            >>> family = MultivariateGaussian.of([[0.0, 0.0], [2.0, 0.0]], [[1.0, 4.0]] * 2, "diagonal")
+            >>> family.gaussians()[1]
+            tensor([[1., 2.],
+                    [1., 2.]], dtype=torch.float64)
+        """
+        return self._gaussians(list(range(self.dimension)), values)
+
     def _gaussians(self, order: list[int], values: Values | None) -> tuple[Tensor, Tensor]:
         """Means, (n, M), and factors, (n, M, M) or (n, M), of some coordinates in an order."""
         like = torch.empty(0, dtype=torch.float64, device=device_of(values))

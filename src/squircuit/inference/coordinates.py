@@ -155,6 +155,8 @@ class Coordinate:
     ) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor]]:
         """Places, weights, means and widths, (N,) each, of the Gaussians that count, so many at a time."""
         rows, places = torch.nonzero(self.weights.abs() > NEGLIGIBLE, as_tuple=True)
+        if not len(rows):  # a member of a mixture that knows better has none of these rows
+            return
         size = max(1, block // max(1, entries))
         for at in zip(torch.split(rows, size), torch.split(places, size), strict=True):
             yield at, self.weights[at], self.means[at], self.widths[at]

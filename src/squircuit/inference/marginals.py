@@ -144,11 +144,14 @@ class ByName(dict[Any, Tensor]):
 
     def __missing__(self, name: object) -> Tensor:
         variable = numbered(name, self._names)
-        if not isinstance(name, str):
-            raise KeyError(name)
-        if variable not in self:
+        if variable in range(len(self._names)) and variable not in self:
             raise ParameterError(
                 f"column {name!r} is observed in all rows. Fix: mark it in missing= where it is not known."
+            )
+        if variable not in self:
+            raise ParameterError(
+                f"there is no variable {name!r}. Fix: pass a name, or a number from 0 to "
+                f"{len(self._names) - 1}."
             )
         return self[variable]
 
@@ -177,7 +180,7 @@ def marginals(
     coordinates: dict[int, list[Coordinate]] = {v: [] for v in of_blocks}
     for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
         for v, (rows, table) in sweep.tables.items():
-            found[v][rows] = table
+            found[v][rows] = table.to(found[v].dtype)  # in double where digits were in doubt
         for v, coordinate in sweep.coordinates:
             coordinates[v].append(coordinate)
     discrete = frozenset(v for v, domain in snapshot.circuit.domains.items() if domain.is_discrete)
@@ -280,11 +283,11 @@ def _tables(
     nodes: Nodes, missing: Tensor, densities: Tensor, rows: Tensor
 ) -> dict[int, tuple[Tensor, Tensor]]:
     """The densities of rows that lack a variable: (V, B, Q) → variable → (m,) and (m, Q)."""
-    lacking = {v: missing[:, v] for v in nodes.rows}
-    return {
-        v: (rows[lacking[v]], densities[row, lacking[v], : nodes.counts[row]])
-        for v, row in nodes.rows.items()
-    }
+    by_all, found = missing.all(dim=0).tolist(), {}
+    for v, row in nodes.rows.items():
+        lacking = slice(None) if by_all[v] else missing[:, v]  # a slice is much quicker than a mask
+        found[v] = rows[lacking], densities[row, lacking, : nodes.counts[row]]
+    return found
 
 
 def sweeps(

@@ -21,7 +21,7 @@ from squircuit.data.weights import as_weights, with_mean_1
 from squircuit.errors import DataError, ParameterError, SquircuitError
 from squircuit.learning.candidates import FOLDS, KINDS, candidates, few_rows
 from squircuit.learning.members import Candidate, Member, part_of
-from squircuit.learning.report import Progress
+from squircuit.learning.report import WIDER, Progress
 from squircuit.learning.stacking import stacking_weights
 from squircuit.models import SquaredCircuit, mixture
 from squircuit.models.training_table import training_table
@@ -180,7 +180,7 @@ class Tried:
 
     @property
     def name(self) -> str:
-        return self.candidate.name + ("" if self.width == 1.0 else f", {self.width:g} times as wide")
+        return self.candidate.name + ("" if self.width == 1.0 else f", {self.width:g}{WIDER}")
 
 
 @final

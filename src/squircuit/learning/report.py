@@ -17,6 +17,8 @@ from squircuit.learning.members import Candidate
 
 PAUSE = 2.0
 """Seconds at least between two lines where the output is no terminal."""
+WIDER = " times as wide"
+"""In the names of candidates that take part once more, with larger covariances."""
 MOST_MEMBERS = 12
 """Rows of the table; what weighs less is counted in its last line."""
 
@@ -88,7 +90,7 @@ def members_table(notes: Mapping[str, Any]) -> str:
         member       | share | held out, nats | seconds
         -------------+-------+----------------+--------
         20 Gaussians | 0.750 |         -1.500 |     0.2
-        1 of 1 tried have a share; 90 rows, 2 columns, weighed by 5 folds
+        1 of 1 have a share; 90 rows, 2 columns, weighed by 5 folds
     """
     every = notes["members"]
     kept = [row for row in every if row["share"] > 0]
@@ -101,8 +103,10 @@ def members_table(notes: Mapping[str, Any]) -> str:
     if len(kept) > MOST_MEMBERS:
         rest = sum(row["share"] for row in kept[MOST_MEMBERS:])
         lines.append(f"and {len(kept) - MOST_MEMBERS} more with {rest:.3f} together")
+    tried = sum(WIDER not in row["candidate"] for row in every)
+    also = f" ({tried} tried, some of them also wider)" if tried < len(every) else ""
     lines.append(
-        f"{len(kept)} of {len(every)} tried have a share; {notes['rows']} rows, {notes['columns']} columns, "
+        f"{len(kept)} of {len(every)} have a share{also}; {notes['rows']} rows, {notes['columns']} columns, "
         f"weighed by {notes['held out']}"
     )
     if notes.get("stopped", "finished") != "finished":

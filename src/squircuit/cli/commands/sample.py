@@ -27,7 +27,9 @@ def sample(
     count: Annotated[
         int, typer.Option("-n", "--count", min=0, help="Samples; with --given for each of its rows.")
     ] = 64,
-    given: Annotated[str | None, typer.Option(help="File of rows whose empty cells are to be drawn.")] = None,
+    given: Annotated[
+        str | None, typer.Option(help="File of known cells: empty ones and lacking columns are drawn.")
+    ] = None,
     class_: Annotated[
         str | None, typer.Option("--class", help="Of a model of classes: one of them, such as 3.")
     ] = None,

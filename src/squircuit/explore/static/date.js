@@ -19,7 +19,8 @@ export function dateCard(date, model, change) {
   const parts = model.columns.filter((column) => date.parts.includes(column.name)).map((column) => partOf(column, date));
   const node = element("section", { class: "card date", "aria-labelledby": `${id}-name` },
     element("div", { class: "top" }, element("h2", { id: `${id}-name` }, element("label", { for: id }, date.name)), field, clear),
-    element("div", { class: "parts" }, parts.map((part) => part.node)));
+    element("div", { class: "parts" }, parts.map((part) => part.node)),
+    ...(date.missing ? [element("p", { class: "words" }, `missing in ${date.missing} training row${date.missing === 1 ? "" : "s"}`)] : []));
   function show(value, found) {
     node.classList.toggle("set", value !== undefined);
     if (document.activeElement !== field || value === undefined) field.value = value ?? "";
@@ -28,10 +29,15 @@ export function dateCard(date, model, change) {
   return { node, show };
 }
 
+/** The name of a part without that of its date: week_of_4 is "week of 4". */
+export function partInWords(name, date) {
+  return name.slice(date.name.length + 1).replaceAll("_", " ");
+}
+
 /** The distribution of a part, small, with its name. */
 function partOf({ name, states }, date) {
   const drawn = element("div", { class: "drawn" }), words = element("p", { class: "words" });
-  const node = element("div", {}, element("h3", {}, name.slice(date.name.length + 1)), drawn, words);
+  const node = element("div", {}, element("h3", {}, partInWords(name, date)), drawn, words);
   function show(found) {
     const place = states ? states.indexOf(found.value) : found.value;
     const likeliest = `${found.mode}${states ? `, ${percent(Math.max(...found.values))}` : ""}`;

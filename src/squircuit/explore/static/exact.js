@@ -2,7 +2,10 @@
 //
 // The message of a layer of K units is its vector of values where all of its variables are seen, and else the matrix
 // ∫ ℓ ℓᴴ over those that are not; both are scaled, with the logarithm of the scale beside them. On the way down each
-// layer gets D with p = Σ_ij D_ij M_ij, M being its message: that is the distribution of its variables.
+// layer gets D with p = Σ_ij D_ij M_ij, M being its message: that is the distribution of its variables. A block of
+// columns is below products entry by entry alone, so that D is diagonal: of its M nothing else is there.
+
+import { Block } from "./gaussian.js";
 
 /** Complex numbers in an array of some shape. */
 const zeros = (...shape) => {
@@ -77,10 +80,12 @@ function scaled(value, isSeen, log) {
 }
 
 export class Circuit {
-  /** Args: document: layers from the inputs up, roots, shares; numbers: a place in the document → complex numbers. */
-  constructor({ layers, roots, shares }, numbers) {
-    this.layers = layers.map((layer) => ({ ...layer, ...Object.fromEntries(["weight", "table", "gram", "first", "second"].filter((name) => layer[name]).map((name) => [name, numbers(layer[name])])) }));
+  /** Args: document: layers from the inputs up, roots, shares; numbers: a place in the document → complex numbers; points: of every variable. */
+  constructor({ layers, roots, shares }, numbers, points) {
+    this.layers = layers.map((layer) => ({ ...layer, ...Object.fromEntries(["weight", "table", "gram", "first", "second", "means", "covariances"].filter((name) => layer[name]).map((name) => [name, numbers(layer[name])])) }));
+    this.points = points;
     for (const layer of this.layers) {
+      if (layer.kind === "block") layer.block = new Block(layer);
       if (layer.kind !== "input") continue;
       layer.weights ??= Array(layer.table.shape[1]).fill(1);
       layer.gram ??= correlated(layer.table, layer.table, 0);
@@ -119,11 +124,20 @@ export class Circuit {
       const state = seen[layer.variable], isSeen = state !== undefined;
       return scaled(isSeen ? column(layer.table, state) : copied(layer.gram), isSeen, 0);
     }
+    if (layer.kind === "block") return this.#ofBlock(layer, seen);
     const parts = (layer.parts ?? layer.inputs).map((i) => messages[i]), isSeen = parts.every((part) => part.isSeen);
     const log = parts.reduce((sum, part) => sum + part.log, 0);
     if (layer.kind === "hadamard") return scaled(copied(parts.map((part) => (isSeen ? part.value : asMatrix(part))).reduce(multiplied)), isSeen, log);
     const [seenParts, all] = this.#through(layer, messages, -1);
     return scaled(isSeen ? { ...seenParts, shape: [layer.units, 1] } : correlated(all, seenParts, 0), isSeen, log);
+  }
+
+  /** The diagonal of the message of a block; what is seen is the number of a point, or a value that was drawn. */
+  #ofBlock({ block, units }, seen) {
+    const values = Object.fromEntries(block.variables.filter((v) => seen[v] !== undefined).map((v) => [v, seen[v].value ?? this.points[v][seen[v]]]));
+    const given = block.given(values), most = Math.max(...given.terms.map((term) => term.log)), value = zeros(units, units);
+    given.terms.forEach((term, k) => (value.re[k * units + k] = Math.exp(term.log - most)));
+    return { ...scaled(value, false, most), given };
   }
 
   /** The weight of a layer times the messages of its parts, but one: the vectors alone, and the matrices as well. */
@@ -182,6 +196,7 @@ export class Circuit {
       const layer = this.layers[i];
       if (messages[i].isSeen) continue;
       if (layer.kind === "input") collect(found, layer, ds[i], numbers?.[layer.variable]);
+      else if (layer.kind === "block") this.#collectBlock(found, layer, sharesOf(ds[i], messages[i].value), messages[i].given, Boolean(numbers));
       else (layer.parts ?? layer.inputs).forEach((part, at) => messages[part].isSeen || add(ds, part, divide(this.#down(layer, messages, ds[i], at), messages[i].scale)));
     }
     for (const one of Object.values(found)) {
@@ -192,7 +207,20 @@ export class Circuit {
     return found;
   }
 
-  /** A joint sample of all variables that are not seen: variable → number of its state or point. Args: unit: only of this root layer. */
+  #collectBlock(found, { block }, shares, given, withMoments) {
+    given.left.forEach((i, n) => {
+      const v = block.variables[i], values = block.densities(given, shares, n, this.points[v]);
+      const one = (found[v] ??= { values: null, total: 0, mean: 0, square: 0 });
+      one.values = one.values ? one.values.map((value, at) => value + values[at]) : values;
+      one.total += shares.reduce((sum, share) => sum + share, 0);
+      if (!withMoments) return;
+      const [mean, square] = block.moments(given, shares, n);
+      one.mean += mean;
+      one.square += square;
+    });
+  }
+
+  /** A joint sample of all variables that are not seen: variable → number of its state or point, or { value } of a column of a block. Args: member: only of this root layer. */
   sample(seen, random, messages = this.messages(seen), member = null) {
     const own = [...messages], x = {};
     const units = this.#units(messages).filter(([root]) => member === null || root === this.roots[member]);
@@ -207,11 +235,22 @@ export class Circuit {
     const layer = this.layers[i];
     if (messages[i].isSeen) return;
     divide(d, Math.max(total(d, messages[i].value), 1e-300));
+    if (layer.kind === "block") {
+      const drawn = layer.block.sample(messages[i].given, chosenBy(sharesOf(d, messages[i].value), random), random);
+      for (const [v, value] of Object.entries(drawn)) x[v] = { value };
+      return;
+    }
     if (layer.kind === "input") {
       x[layer.variable] = chosenBy(densities(layer, d).map((value, s) => Math.max(value, 0) * layer.weights[s]), random);
     } else (layer.parts ?? layer.inputs).forEach((part, at) => this.#descend(part, this.#down(layer, messages, d, at), messages, x, random));
     messages[i] = this.#message(layer, messages, x);
   }
+}
+
+/** D_kk M_kk of a block: how much of p every Gaussian has. */
+function sharesOf(d, m) {
+  const k = d.shape[0];
+  return Array.from({ length: k }, (_, i) => d.re[i * k + i] * m.re[i * k + i]);
 }
 
 function copied(x) {

@@ -1,5 +1,6 @@
 // In an exported page, in place of server.js: the answers, computed here by the circuit that the page holds.
 
+import { partsOf, textOf } from "./calendar.js";
 import { Circuit, generator } from "./exact.js";
 
 export const canScore = false;
@@ -18,7 +19,7 @@ export function unpacked(held) {
     const all = Float64Array.from(new make(bytes.buffer, at, complex ? 2 * count : count));
     return complex ? { shape, re: all.filter((_, i) => i % 2 === 0), im: all.filter((_, i) => i % 2) } : { shape, re: all, im: new Float64Array(count) };
   };
-  return { ...held, circuit: new Circuit(held.circuit, numbers) };
+  return { ...held, circuit: new Circuit(held.circuit, numbers, held.columns.map((column) => column.points)) };
 }
 
 const QUESTIONS = {
@@ -43,21 +44,30 @@ const QUESTIONS = {
   distributions(held, { evidence }) {
     const seen = seenCells(held, evidence), messages = held.circuit.messages(seen), numbers = held.columns.map((column) => column.points);
     const whole = held.circuit.marginals(seen, numbers);
-    const own = (v) => held.circuit.marginals(Object.fromEntries(Object.entries(seen).filter(([other]) => Number(other) !== v)), numbers)[v];
+    const groups = tableOfParts(held), found = new Map();
+    const of = (v) => {
+      const [name, those] = [...groups].find(([, some]) => some.includes(v));
+      if (those.every((part) => seen[part] === undefined)) return whole[v];
+      if (!found.has(name)) found.set(name, held.circuit.marginals(Object.fromEntries(Object.entries(seen).filter(([other]) => !those.includes(Number(other)))), numbers));
+      return found.get(name)[v];
+    };
     return {
       log_prob: held.circuit.logProb(seen, messages),
       members: memberShares(held, seen, messages),
-      columns: Object.fromEntries(held.columns.map((column, v) => [column.name, distribution(column, whole[v] ?? own(v))])),
+      columns: Object.fromEntries(held.columns.map((column, v) => [column.name, { ...distribution(column, of(v)), ...(seen[v] === undefined ? {} : { value: cell(column, seen[v]) }) }])),
     };
   },
   samples(held, { evidence, count, seed }) {
     const seen = seenCells(held, evidence), random = generator(seed), messages = held.circuit.messages(seen);
     const rows = Array.from({ length: count }, () => held.circuit.sample(seen, random, messages));
-    return { names: held.columns.map((column) => column.name), rows: rows.map((x) => held.columns.map((column, v) => evidence[column.name] ?? cell(column, x[v]))) };
+    const names = [...tableOfParts(held).keys()];
+    return { names, rows: rows.map((x) => names.map((name) => word(held, name, { ...seen, ...x }))) };
   },
   pair(held, { x, y, evidence }) {
     const [first, second] = [x, y].map((name) => held.columns.findIndex((column) => column.name === name));
-    const { [x]: _, [y]: __, ...others } = evidence, seen = seenCells(held, others);
+    const seen = seenCells(held, evidence);
+    delete seen[first];
+    delete seen[second];
     const [across, upwards] = [first, second].map((v) => some(held.columns[v]));
     const p = held.circuit.logProb(seen);
     const values = across.map((state) => {
@@ -91,8 +101,23 @@ function seenPixels(held, pixels) {
   return Object.fromEntries(pixels.map((value, v) => [v, value]).filter(([, value]) => value !== null).map(([v, value]) => [v, nearest(held.columns[v].points, value)]));
 }
 
+/** The columns of the table and the numbers of their variables: those of a date are its parts. */
+function tableOfParts({ columns, described }) {
+  const dates = new Map(described.dates.flatMap(({ name, parts }) => parts.map((part) => [part, name]))), groups = new Map();
+  columns.forEach(({ name }, v) => groups.set(dates.get(name) ?? name, [...(groups.get(dates.get(name) ?? name) ?? []), v]));
+  return groups;
+}
+
+/** A cell of the table. Args: x: variable → number of its state or point, or { value }. */
+function word({ columns, described }, name, x) {
+  const own = (part) => columns.findIndex((column) => column.name === part), date = described.dates.find((one) => one.name === name);
+  return date ? textOf(date, (part) => cell(columns[own(part)], x[own(part)])) : cell(columns[own(name)], x[own(name)]);
+}
+
 function seenCells(held, evidence) {
-  return Object.fromEntries(Object.entries(evidence).map(([name, value]) => {
+  const dates = new Map(held.described.dates.map((date) => [date.name, date]));
+  const cells = Object.entries(evidence).flatMap(([name, value]) => (dates.has(name) ? Object.entries(partsOf(dates.get(name), value)) : [[name, value]]));
+  return Object.fromEntries(cells.map(([name, value]) => {
     const v = held.columns.findIndex((column) => column.name === name), column = held.columns[v];
     const state = column.discrete ? column.states.indexOf(value) : nearest(column.points, value);
     if (state < 0 || Number.isNaN(state)) throw new Error(`${name}: ${value} is no value of this column. Fix: choose one that the page offers.`);
@@ -105,7 +130,14 @@ function nearest(points, value) {
   return points.reduce((best, point, i) => (Math.abs(point - value) < Math.abs(points[best] - value) ? i : best), 0);
 }
 
-const cell = (column, state) => (column.discrete ? column.states[state] : Number(column.points[state].toPrecision(6)));
+const cell = (column, state) => (column.discrete ? column.states?.[state] : Number((state?.value === undefined ? column.points[state] : asInTable(column, state.value)).toPrecision(6)));
+
+/** A number that was drawn, as the table has them: levels, multiples of the step, values that many rows share, within the bounds. */
+function asInTable({ levels, step, spikes, least, most }, value) {
+  if (levels.length) return levels[nearest(levels, value)];
+  const near = step ? Math.round(value / step) * step : value, spike = spikes.find(([at, half]) => Math.abs(near - at) < half);
+  return Math.min(Math.max(spike ? spike[0] : near, least ?? -Infinity), most ?? Infinity);
+}
 
 /** Some of the states or points of a column, evenly. */
 function some({ points }) {

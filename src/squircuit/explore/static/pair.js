@@ -1,6 +1,7 @@
 // Two columns at a time as a heat map, given what is set of the others.
 
 import { ask, latest } from "./ask.js";
+import { partInWords } from "./date.js";
 import { button, element, inWords, notice, percent, tell } from "./dom.js";
 import { paintHeat } from "./draw.js";
 import { evidence } from "./evidence.js";
@@ -10,6 +11,8 @@ const NAMED = 12, TICKS = 5; // states that have their names along an axis, and 
 
 export function showPair(main, model) {
   const names = model.columns.map((column) => column.name);
+  const dates = new Map(model.dates.flatMap((date) => date.parts.map((part) => [part, date])));
+  const inTable = (name) => (dates.has(name) ? `${dates.get(name).name}: ${partInWords(name, dates.get(name))}` : name);
   const canvas = element("canvas", { class: "heat", role: "img" });
   const axes = { x: element("div", { class: "ticks across" }), y: element("div", { class: "ticks upwards" }) };
   const given = element("p", { class: "words" }), pointed = element("p", { class: "words" });
@@ -37,7 +40,7 @@ export function showPair(main, model) {
       writeState({ [side]: event.target.value });
       refresh();
     };
-    const menu = element("select", { id: `side-${side}`, onchange: choose }, names.map((name) => element("option", {}, name)));
+    const menu = element("select", { id: `side-${side}`, onchange: choose }, names.map((name) => element("option", { value: name }, inTable(name))));
     menu.value = names.includes(readState().get(side)) ? readState().get(side) : names[i];
     return [side, menu];
   }));

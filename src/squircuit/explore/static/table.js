@@ -45,6 +45,11 @@ export function showTable(main, model) {
   refresh();
 }
 
+/** How many rows of the training data lacked a column. */
+function gapsOf({ missing }) {
+  return missing ? [element("p", { class: "words" }, `missing in ${inWords(missing)} training row${missing === 1 ? "" : "s"}`)] : [];
+}
+
 /** A field that leaves the columns whose names have its text. */
 function finder(cards) {
   const find = (event) => cards.forEach(({ node }, name) => (node.hidden = !name.toLowerCase().includes(event.target.value.toLowerCase())));
@@ -58,7 +63,7 @@ function card(column, change) {
   const drawn = element("div", { class: "drawn" }), words = element("p", { class: "words" });
   const node = element("section", { class: "card", "aria-labelledby": `${id}-name` },
     element("div", { class: "top" }, element("h2", { id: `${id}-name` }, element("label", { for: id }, column.name)), ...control.top),
-    drawn, ...control.below, words);
+    drawn, ...control.below, words, ...gapsOf(column));
   const pick = (i) => change({ [column.name]: states[i] });
   function show(value, found) {
     node.classList.toggle("set", value !== undefined);

@@ -36,6 +36,9 @@ from squircuit.inference.upward.scaled_message import (
     squared,
 )
 
+KEPT = 2**24
+"""Numbers in intermediate results that are kept for the way down; more are computed again."""
+
 
 @final
 class Messages:
@@ -218,7 +221,12 @@ class Messages:
     @property
     def _recomputes(self) -> bool:
         """Intermediate results are computed again on the way down: kept, they would fill the memory."""
-        return self.inputs.nodes is not None and torch.is_grad_enabled()
+        return self.inputs.nodes is not None and torch.is_grad_enabled() and self._entries > KEPT
+
+    @cached_property
+    def _entries(self) -> int:
+        """Numbers in all intermediate results together."""
+        return sum(step.entries() * len(step.folds) for step in self.schedule.steps) * len(self.inputs.x)
 
     def _product_of_squares(self, step: Step) -> Message:
         """∏_i ∫ |ℓ_i|², unit by unit or of every combination of units; an identity has squares of 1."""

@@ -23,10 +23,10 @@ from squircuit.circuits import Circuit, Constraint, Parameter
 from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import ParameterError, StructureError
+from squircuit.execution.gathering import dtypes
 from squircuit.execution.kernels import cpu
 from squircuit.execution.plan import Plan, Stack
 from squircuit.execution.precision import double, tf32
-from squircuit.execution.spread import dtypes
 from squircuit.properties import (
     Verdict,
     is_structured_decomposable,

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import StructureError
+from squircuit.execution.gathering import changed
 from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
-from squircuit.execution.spread import changed
 from squircuit.families import InputFunctions
 from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, has_gaps, require_data

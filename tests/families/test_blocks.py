@@ -488,7 +488,7 @@ def test_what_has_no_closed_form_with_transformed_columns_is_refused():
 
 
 def test_entries_of_the_mixing_matrix_keep_their_digits_however_small_they_are():
-    """Of two unit Gaussians apart by d, ψ₁ = φ₁ − ½ e^{−d²/8} φ₂ + …, and near φ₂ only the second term is left."""
+    """Of two unit Gaussians apart by d, ψ₁ = φ₁ − ½ e^{−d²/8} φ₂, where only the second term is left."""
     d = 16.0
     family = OrthonormalisedBlock(MultivariateGaussian.of([[0.0], [d]], [[1.0], [1.0]], "diagonal"))
     x = torch.tensor([[d + 30.0]], dtype=torch.float64)

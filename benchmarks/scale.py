@@ -4,10 +4,11 @@
     OMP_NUM_THREADS=1 python benchmarks/scale.py --processes 1 2 4 --units 16 --weak
     python benchmarks/scale.py --predict
     python benchmarks/scale.py --device cuda --side 76 --units 16 --processes 1 --repeats 5
-    python benchmarks/scale.py --device cuda --side 28 --units 16 --processes 1 2 --repeats 2 --warm 1
+    python benchmarks/scale.py --device cuda --side 12 --units 16 --processes 1 2 --repeats 2 --double
 
-The last but one has 2.0 × 10⁹ weights, 16 GB, for a GPU with more than 80 GB; the last two processes on one,
-which talk by gloo and must have the weights of one.
+The last but one has 2.0 × 10⁹ weights, 16 GB, for a GPU with more than 90 GB; the last two processes on one,
+which talk by gloo and must have the weights of one: to rounding in double precision, while in single a GPU
+computes steps in TF32, whose rounding depends on how many rows there are.
 
 The batch is the same however many processes share it (strong scaling), or with ``--weak`` as large for each.
 Bytes are counted by the kernel, on the TCP connections of each process, beside what rings and trees send: of
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=3, help="steps before those that are timed")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--double", action="store_true", help="precision, which has no TF32")
     parser.add_argument("--predict", action="store_true", help="predict larger clusters; measures nothing")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -110,13 +112,13 @@ def table(wanted: argparse.Namespace) -> None:
         "processes  shard      ms/step  CPU ms/step  speed-up  ideal  MB sent  formula  "
         "MB weights  gradients    state     peak        loss    apart"
     )
-    alone, sample = 0.0, torch.zeros(0)
+    alone, sample = 0.0, torch.zeros(0, dtype=torch.float64)
     for size in wanted.processes:
         for shard in wanted.shards if size > 1 else wanted.shards[:1]:  # alone there is nothing to share
             found = together(size, shard)
             first, ms = found[0], statistics.median(found[0].ms)
             alone = alone or ms * (1 if wanted.weak else size)
-            weights = torch.tensor(first.sample)
+            weights = torch.tensor(first.sample, dtype=torch.float64)
             sample = sample if len(sample) else weights
             most = {name: max(getattr(each, name) for each in found) / 1e6 for name in BYTES}
             sent = statistics.mean(each.sent for each in found) / 1e6
@@ -151,7 +153,8 @@ def row(wanted: argparse.Namespace) -> Row:
     store = f"file://{wanted.folder}/store"
     distributed.init_process_group("gloo", store, rank=wanted.rank, world_size=size)
     before = memory("VmRSS")
-    model = drawn((wanted.side, wanted.side), wanted.units, torch.device(wanted.device))
+    dtype = torch.complex128 if wanted.double else torch.complex64
+    model = drawn((wanted.side, wanted.side), wanted.units, torch.device(wanted.device), dtype)
     whole = {name: nbytes(parameter) for name, parameter in model.named_parameters()}
     config = sq.TrainingConfig(optimiser="polar", lr=0.1, shard=shard)
     steps = Steps(model, config, sq.training.Distributed())
@@ -186,11 +189,11 @@ def row(wanted: argparse.Namespace) -> Row:
     )  # fmt: skip
 
 
-def drawn(shape: tuple[int, int], units: int, device: torch.device) -> sq.SquaredCircuit:
+def drawn(shape: tuple[int, int], units: int, device: torch.device, dtype: torch.dtype) -> sq.SquaredCircuit:
     """A model of images whose weights are drawn on the device: on one core billions take minutes."""
     circuit = sq.build(sq.regions.quad_tree(shape), sq.Categorical(16, ordered=True), units=units)
     nowhere = {name: torch.empty(p.shape, device="meta") for name, p in circuit.parameters.items()}
-    model = sq.SquaredCircuit(circuit.with_weights(nowhere))
+    model = sq.SquaredCircuit(circuit.with_weights(nowhere), dtype=dtype)
     model.make_room(device)
     generator = torch.Generator(device).manual_seed(0)
     for stack in model.parameters():

@@ -214,6 +214,9 @@ def outlier_rows(seed: int, minutes: float | None) -> Iterator[Row]:
         rows, label = np.concatenate([test, odd]), np.repeat([0, 1], [len(test), len(odd)])
         detectors = {
             "SquaredCircuitOutlier": sq.estimators.SquaredCircuitOutlier(random_state=seed, minutes=minutes),
+            "SquaredCircuitOutlier, pairs": sq.estimators.SquaredCircuitOutlier(
+                random_state=seed, minutes=minutes, pairs=True
+            ),
             "IsolationForest": IsolationForest(random_state=seed),
             "three Gaussians": GaussianMixture(3, reg_covar=1e-3, random_state=seed),
         }

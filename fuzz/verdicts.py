@@ -588,6 +588,8 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
     families = [layer.family for layer in oracle.layers() if type(layer).__name__ == "Input"]
     if kind.startswith("unitarise") and not all(family.is_orthonormal for family in families):
         return None
+    if kind.startswith("unitarise") and not oracle.blocks_agree() and error.property == "compatible":
+        return None
     if kind == "unitarise is normalised" and not (oracle.inputs_apart(False) and _inputs_orthogonal(subject)):
         return None
     return Problem(kind, f"StructureError: {error}", "an answer", "refused")

@@ -322,6 +322,19 @@ def test_columns_that_are_dropped_pass_through():
 # ------------------------------------------------------------------ outliers
 
 
+def test_scores_by_pairs_are_means_of_log_densities_of_two_columns_with_the_others_integrated_out():
+    x = np.random.default_rng(0).normal(size=(80, 3))
+    x[5, 1] = np.nan
+    by_rows, by_pairs = (Outlier(pairs=pairs, random_state=0, **FEW).fit(x) for pairs in (False, True))
+    shown = [[0, 1], [1, 2], [0, 2]]
+    parts = [np.full_like(x, np.nan) for _ in shown]
+    for part, columns in zip(parts, shown, strict=True):
+        part[:, columns] = x[:, columns]
+    expected = np.mean([by_rows.score_samples(part) for part in parts], axis=0)
+    np.testing.assert_allclose(by_pairs.score_samples(x), expected, rtol=1e-6)
+    assert (by_pairs.predict(x) == -1).mean() == pytest.approx(0.1, abs=0.02)
+
+
 def test_the_share_of_outliers_among_the_training_rows_is_the_contamination():
     x = points(200)
     detector = Outlier(contamination=0.05, **FEW).fit(x)

@@ -130,3 +130,18 @@ def integral(model, ends, states):
     x, w = gauss_legendre(torch.cat([panels, torch.tensor(ends[-1:], dtype=torch.float64)]), 6)
     rows = np.stack([np.tile(x.numpy(), len(states)), np.repeat(states, len(x))], axis=1)
     return float(oracle.density(model.circuit(), rows) @ np.tile(w.numpy(), len(states)))
+
+
+def test_probabilities_of_single_precision_are_right_where_nearly_all_terms_cancel():
+    units = sq.Parameter((2, 3), "free", False, value=torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.001, 0.998]]))
+    sums = sq.Parameter((1, 2), "free", False, value=torch.tensor([[1.0, -1.0]]))
+    other = sq.Input(1, sq.Categorical(2), weight=sq.Parameter((2, 2), "free", False, value=torch.ones(2, 2)))
+    product = sq.Hadamard([sq.Input(0, sq.Categorical(3), weight=units), other])
+    model = sq.SquaredCircuit(sq.Circuit(sq.Sum(product, weight=sums)), dtype=torch.float32).eval()
+    expected = [0.0, 0.2, 0.8]  # squares of the differences 0, −0.001 and 0.002
+    rows = [[0.0, 0.0]] * 6
+    for count in (1, 6):
+        missing = [[True, bool(row % 2)] for row in range(count)]
+        found = model.marginals(rows[:count], missing).values[0]
+        assert found.dtype == torch.float32
+        assert torch.allclose(found, torch.tensor([expected] * count), atol=1e-3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import squircuit as sq
 
@@ -53,6 +54,14 @@ def test_transforms_of_torch_func_are_refused_with_a_fix(made):
         torch.func.vmap(lambda row: model.log_prob(row[None]))(x)
     with pytest.raises(sq.SquircuitError, match=r"torch\.func.vmap .*Fix: "):
         torch.func.vmap(lambda row: torch.func.grad(lambda v: model.log_prob(v[None]).sum())(row))(x.double())
+
+
+def test_forward_mode_is_refused_with_a_fix():
+    model, x = continuous()
+    with forward_ad.dual_level():
+        duals = {n: forward_ad.make_dual(p.detach(), p.detach()) for n, p in model.named_parameters()}
+        with pytest.raises(sq.SquircuitError, match=r"forward mode.*Fix: "):
+            torch.func.functional_call(model, duals, (x,))
 
 
 def test_the_way_that_the_error_names_has_second_derivatives():

@@ -163,3 +163,25 @@ def test_a_change_of_precision_makes_weights_of_several_precisions_one_model_aga
     changed = put(model, doubled).double()
     assert changed.precision == torch.float64
     torch.testing.assert_close(changed.log_prob(x), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: value.to(torch.complex64) if value.is_complex() else value.float(),
+        lambda value: value.half() if not value.is_complex() else value.real.half(),
+        lambda value: value.to("meta"),
+        lambda value: value.to_sparse(),
+    ],
+    ids=["single", "half", "meta", "sparse"],
+)
+def test_weights_of_another_kind_are_refused_by_questions_and_files_alike(change, tmp_path):
+    model = sq.SquaredCircuit(
+        sq.build(sq.regions.linear(2), sq.Categorical(2), units=2), dtype=torch.complex128
+    )
+    model.load_state_dict({name: change(value) for name, value in model.state_dict().items()}, assign=True)
+    file = tmp_path / "model.squircuit"
+    for ask in (lambda: model.log_prob([[0, 1]]), lambda: model.save(file)):
+        with pytest.raises(sq.ParameterError, match=r"the weights 'input0' .*Fix: give them"):
+            ask()
+    assert not any(tmp_path.iterdir())

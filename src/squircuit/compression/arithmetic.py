@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
@@ -32,10 +32,18 @@ def arithmetic(device: torch.device) -> dict[str, Any]:
         place = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
     return {
         "torch": str(torch.__version__),
-        "constriction": version("constriction"),
+        "constriction": _release("constriction"),
         "device": f"{device.type} {place}",
         "revision": REVISION,
     }
+
+
+def _release(package: str) -> str:
+    """Its version; packages that were copied without their metadata have none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def difference(written: Mapping[str, Any], here: Mapping[str, Any]) -> str:

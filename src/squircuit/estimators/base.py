@@ -210,8 +210,15 @@ class CircuitEstimator(BaseEstimator):
         independently of all else, so that the density of the model counts for the share 1 − ε of each. A
         column whose rare values are pooled has a state for new ones, which the model has learnt.
         """
+        return self._log_densities(*self._asked(X))
+
+    def _asked(self, X: Any) -> tuple[Rows[NDArray[Any]], NDArray[np.bool_]]:
+        """Rows that a fitted estimator is asked about, as :meth:`_encoded` gives them."""
         check_is_fitted(self)
-        rows, unknown = self._encoded(self._cells(self._validated(X, reset=False)))
+        return self._encoded(self._cells(self._validated(X, reset=False)))
+
+    def _log_densities(self, rows: Rows[NDArray[Any]], unknown: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """The same of encoded rows."""
         with torch.no_grad():
             parts = [self.model_.log_prob(*part).cpu().numpy() for part in blocks(rows)]
         new = np.array([_share_of_new(column, self._count) for column in self._schema.columns])

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
+from squircuit.data import Rows
 from squircuit.data.weights import as_weights
 from squircuit.errors import ParameterError
 from squircuit.estimators.base import CircuitEstimator
 
+MOST_PAIRS = 256
+"""Of columns, about, that rows are scored by."""
+
 
 class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
-    """Rows whose log density is below that of a share ``contamination`` of the training rows.
+    r"""Rows whose log density is below that of a share ``contamination`` of the training rows.
 
     Densities of rows with missing cells are of the cells that are known, so they are larger; such rows are
     seldom outliers beside complete ones.
 
+    With ``pairs`` rows are scored by the mean of the log densities of pairs of columns, exact marginals of
+    the same model,
+
+    .. math:: s(x) = \frac{1}{|P|} \sum_{\{u, v\} \in P} \log p(x_u, x_v).
+
+    Where rows are few, pairs are known better than rows, whose density is mostly that of the directions in
+    which the training rows hardly differ.
+
     Args:
         contamination: share of the training rows that is beyond the threshold, in (0, 0.5].
+        pairs: score by pairs of columns, of all where they are few, else of some 256 in which every column
+            is as often.
         units, roots, size, components, members, columns: as for :class:`SquaredCircuitDensity`.
         epochs, lr, batch, valid_fraction, patience, random_state, device, verbose, minutes: likewise.
 
@@ -55,12 +70,14 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         device: Any = "cpu",
         verbose: int = 0,
         minutes: float | None = None,
+        pairs: bool = False,
     ) -> None:
         super().__init__(
             units, roots, size, components, members, columns, epochs, lr, batch, valid_fraction, patience,
             random_state, device, verbose, minutes,
         )  # fmt: skip
         self.contamination = contamination
+        self.pairs = pairs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the density of the rows, and the threshold.
@@ -80,8 +97,17 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """log p of every row, in nats: (n,); the lower, the more abnormal."""
-        return self._log_density(X)
+        """log p of every row, in nats, or its mean over pairs: (n,); the lower, the more abnormal."""
+        if not self.pairs:
+            return self._log_density(X)
+        rows, unknown = self._asked(X)
+        chosen = _pairs(rows.x.shape[1])
+        total = np.zeros(len(rows))
+        for pair in chosen:
+            hidden = np.ones(rows.x.shape[1], dtype=bool)
+            hidden[list(pair)] = False
+            total += self._log_densities(Rows(rows.x, rows.missing | hidden), unknown & ~hidden)
+        return total / len(chosen)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """``score_samples(X) - offset_``: (n,), negative for outliers."""
@@ -90,6 +116,21 @@ class SquaredCircuitOutlier(OutlierMixin, CircuitEstimator):
     def predict(self, X: Any) -> NDArray[np.int64]:
         """−1 for outliers, 1 for other rows: (n,)."""
         return np.where(self.decision_function(X) < 0, -1, 1)
+
+
+def _pairs(count: int) -> list[tuple[int, int]]:
+    """Different pairs of columns, all where they are few; every column is in as many. One column is alone.
+
+    Example:
+        >>> _pairs(4), _pairs(1), len(_pairs(100))
+        ([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], [(0, 0)], 250)
+    """
+    widest = count // 2
+    steps = np.unique(np.linspace(1, widest, min(widest, math.ceil(MOST_PAIRS / count))).round().astype(int))
+    found = {
+        (min(v, u), max(v, u)) for step in steps.tolist() for v in range(count) for u in [(v + step) % count]
+    }
+    return sorted(found) or [(0, 0)]
 
 
 def _quantile(scores: NDArray[np.float64], share: float, weights: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.autograd import forward_ad
 
 from squircuit.errors import SquircuitError
 
@@ -18,11 +19,12 @@ def require_first() -> None:
 
 
 def require_eager() -> None:
-    """Refuse the transforms of ``torch.func`` (grad, vmap, jvp), which cannot look into such a pass."""
-    if torch._C._are_functorch_transforms_active():
+    """Refuse ``torch.func`` (grad, vmap, jvp) and forward mode, which cannot look into such a pass."""
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         raise SquircuitError(
-            "a transform of torch.func around a model, whose backward pass is written by hand. Fix: use "
-            "torch.autograd.grad(model.log_prob(x).sum(), [*model.parameters()]), and no vmap."
+            "a transform of torch.func (or forward mode) around a model, whose backward pass is "
+            "written by hand. Fix: use torch.autograd.grad(model.log_prob(x).sum(), [*model.parameters()]), "
+            "and no vmap."
         )
 
 

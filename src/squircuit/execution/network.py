@@ -23,6 +23,7 @@ from torch import Tensor
 
 from squircuit.execution.algebras import GRAMS, VECTORS, Algebra
 from squircuit.execution.derivatives import require_eager, require_first
+from squircuit.execution.gathering import GatheredStacks, changed, dtypes
 from squircuit.execution.inputs import FamilyValues, input_gram, input_norms
 from squircuit.execution.log_scales import log_or_nothing
 from squircuit.execution.plan import (
@@ -38,7 +39,6 @@ from squircuit.execution.plan import (
     part_with_inner_products,
 )
 from squircuit.execution.precision import tf32
-from squircuit.execution.spread import SpreadStacks, changed, dtypes
 from squircuit.execution.weighted_product import Saved
 
 
@@ -180,7 +180,7 @@ class Network:
         input_scales: Sequence[Tensor | None],
     ) -> tuple[Tensor, Tensor]:
         # torch's own flag for this, needs_input_grad, is set without gradients, too
-        tensors = weights.parts if isinstance(weights, SpreadStacks) else weights
+        tensors = weights.parts if isinstance(weights, GatheredStacks) else weights
         trains = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *tensors))
         run = _Run(self, algebra, trains, weights)
         require_eager()
@@ -258,7 +258,7 @@ class _Sweep(torch.autograd.Function):
         ctx: Any, run: _Run, input_scales: Sequence[Tensor | None], *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
         count, ctx.run = len(input_scales), run
-        if not isinstance(run.weights, SpreadStacks):
+        if not isinstance(run.weights, GatheredStacks):
             run.weights = tensors[count:]
         with tf32(run.network.tf32 and run.trains and run.algebra.allows_tf32):
             values, scales = run.forward(list(zip(tensors[:count], input_scales, strict=True)))
@@ -366,7 +366,7 @@ class _Run:
 
     def _weights(self, group: SumGroup) -> Iterator[tuple[slice, Tensor]]:
         """Which folds, and their weights: all at once, or those of one process at a time."""
-        if self._in_pieces(group) and isinstance(self.weights, SpreadStacks):
+        if self._in_pieces(group) and isinstance(self.weights, GatheredStacks):
             yield from self.weights.pieces(group.weight.stack)
         else:
             yield slice(None), self.network.weight(self.weights, group.weight)
@@ -374,7 +374,7 @@ class _Run:
     def _in_pieces(self, group: SumGroup) -> bool:
         """The weights are spread, and nobody else uses them."""
         use, weights = group.weight, self.weights
-        if not isinstance(weights, SpreadStacks) or use.index is not None or len(group.branches) > 1:
+        if not isinstance(weights, GatheredStacks) or use.index is not None or len(group.branches) > 1:
             return False
         return self.network.users[use.stack] == 1 and weights.in_pieces(use.stack)
 
@@ -382,7 +382,7 @@ class _Run:
         self, group: SumGroup, gradient: Tensor, pools: dict[int, Tensor], totals: list[Tensor | None]
     ) -> None:
         use, several = group.weight, len(group.branches) > 1
-        if self._in_pieces(group) and isinstance(self.weights, SpreadStacks):
+        if self._in_pieces(group) and isinstance(self.weights, GatheredStacks):
             found = self._weigh_backward(group, group.branches[0], gradient, pools)
             totals[use.stack] = self.weights.gradient_of_pieces(use.stack, found)
             return
@@ -414,7 +414,7 @@ class _Run:
     def _give_back(self, number: int, totals: list[Tensor | None]) -> None:
         """Of stacks that are spread each process keeps its part of a gradient as soon as it is complete."""
         total = totals[number]
-        if isinstance(self.weights, SpreadStacks) and total is not None:
+        if isinstance(self.weights, GatheredStacks) and total is not None:
             totals[number] = self.weights.own_gradient(number, total)
 
     def _added(self, total: Tensor | None, use: Use, part: Tensor) -> Tensor:

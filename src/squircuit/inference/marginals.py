@@ -180,7 +180,7 @@ def marginals(
     coordinates: dict[int, list[Coordinate]] = {v: [] for v in of_blocks}
     for sweep in sweeps(snapshot, evidence, nodes, of_blocks):
         for v, (rows, table) in sweep.tables.items():
-            found[v][rows] = table
+            found[v][rows] = table.to(found[v].dtype)  # in double where digits were in doubt
         for v, coordinate in sweep.coordinates:
             coordinates[v].append(coordinate)
     discrete = frozenset(v for v, domain in snapshot.circuit.domains.items() if domain.is_discrete)

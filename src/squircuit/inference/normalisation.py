@@ -11,7 +11,7 @@ Two things have to come together:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -23,10 +23,10 @@ from squircuit.circuits import Circuit, Constraint, Parameter
 from squircuit.circuits.root_layers import separated
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.errors import ParameterError, StructureError
+from squircuit.execution.gathering import dtypes
 from squircuit.execution.kernels import cpu
 from squircuit.execution.plan import Plan, Stack
 from squircuit.execution.precision import double, tf32
-from squircuit.execution.spread import dtypes
 from squircuit.properties import (
     Verdict,
     is_structured_decomposable,
@@ -126,6 +126,15 @@ class Normalisation:
         """
         return [part.has_cross_terms and part.joins(kept, always) for part in self._parts]
 
+    def slopes_miss(self, kept: Kept, of_marginals: bool) -> StructureError | None:
+        """The error of a gradient that lacks cross terms which are zero now; None where it lacks none.
+
+        Args:
+            kept: what weights keep now.
+            of_marginals: where some variables are observed; else of log Z.
+        """
+        return next(filter(None, (part.slopes_miss(kept, of_marginals) for part in self._parts)), None)
+
     # ------------------------------------------------------------------ weights
 
     @torch.no_grad()
@@ -202,6 +211,31 @@ class Normalisation:
         return self._probes[key]
 
 
+def refusing(error: StructureError) -> Callable[[Tensor], Tensor]:
+    """What gives weights as they are, and raises an error where their gradient is wanted."""
+
+    def guarded(weight: Tensor) -> Tensor:
+        return _Refusing.apply(weight, error)  # type: ignore[no-untyped-call,no-any-return]
+
+    return guarded
+
+
+class _Refusing(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(weight: Tensor, error: StructureError) -> Tensor:
+        return weight.view_as(weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.error = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        raise ctx.error
+
+
 def require_density(log_z: Tensor) -> None:
     """Refuse a circuit that has no density, with log Z of one or several parts."""
     if not bool((log_z > -torch.inf).any()) or not bool((log_z < torch.inf).all()):
@@ -268,6 +302,30 @@ class _Part:
         if not self.held.isdisjoint(kept.lost):
             return False
         return self.held.isdisjoint(kept.moved) or not self.structured
+
+    def slopes_miss(self, kept: Kept, of_marginals: bool) -> StructureError | None:
+        """The error of a gradient off the manifold without cross terms.
+
+        A product of integrals over two variables or more that are all zero has no derivative: so log Z has
+        the right one where the inputs of sums share no input layer over any variable, of which there are two.
+        """
+        if not self.has_cross_terms or self.held.isdisjoint(kept.moved) or not self.keeps(kept):
+            return None
+        if not of_marginals and self.u1 and self.u4 and self._has_two_below_sums:
+            return None
+        reason = (
+            f"{self.structured.reason}, and weights that have left the manifold have orthogonal rows: cross "
+            "terms are zero, but their gradients are not"
+        )
+        fix = f"ask within `with torch.no_grad():`, or {_fix(self.u1, self.u4, False)}"
+        return StructureError("structured-decomposable", self.structured.where, reason, fix)
+
+    @cached_property
+    def _has_two_below_sums(self) -> bool:
+        """Below every sum of several inputs are two input layers over different variables."""
+        blocks = {frozenset(layer.variables) for layer in self.circuit.inputs}
+        scopes = [layer.scope for layer in self.circuit.sums if len(layer.inputs) > 1]
+        return all(sum(not block.isdisjoint(scope) for block in blocks) > 1 for scope in scopes)
 
     def joins(self, kept: Kept, always: bool) -> bool:
         """Cross terms count in marginals; StructureError where they are not tractable."""

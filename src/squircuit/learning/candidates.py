@@ -31,6 +31,8 @@ WIDTHS = (1.0, 1.5, 2.5)
 """How much wider Gaussians of few rows take part, as they are too narrow."""
 OF_TREES = (("average", 0.99), ("lr_free", 0.05))
 """Training of trees whose columns are all discrete."""
+ROUNDS = 5
+"""Times that good candidates for many rows are tried: each is another one, and their mixture is better."""
 RANK = 3
 """The least rank of covariances of low rank."""
 COLUMNS_A_RANK = 10
@@ -126,19 +128,28 @@ def _large(table: Table) -> list[Candidate]:
     if any(column.is_discrete for column in table.columns):
         return _suited(_mixed(table), table, ROWS_OF_MANY)
     grid = [
-        *_grid((100,), ("full",), (1000,), (0.3,), widths=(1.0,)),
-        *_grid((200,), ("low-rank",), (64,), (0.3,), widths=(1.0,)),
-        *_grid((50, 200), ("full",), (1000,), (0.3,), widths=(1.0,)),
-        *_grid((100,), ("full",), (0,), (0.3,), widths=(1.0,)),
-        *_grid((400,), ("tied",), (64,), (0.3,), widths=(1.0,)),
-        *_grid((400,), ("full",), (1000,), (0.3,), widths=(1.0,)),
-        *_grid((100,), ("full",), (32,), (0.3,), widths=(1.0,)),
-        *_grid((20,), ("full",), (1000, 0), (0.3,), widths=(1.0,)),
-        *_grid((200,), ("full",), (0, 128), (0.3,), widths=(1.0,)),
+        *_wide((100,), "full", 1000),
+        *_wide((200,), "low-rank", 64),
+        *_wide((50, 200), "full", 1000),
+        *_wide((100,), "full", 0),
+        *_wide((100,), "full", 32),
+        *_wide((400,), "tied", 64),
+        *_wide((400, 20), "full", 1000),
+        *_wide((20, 200), "full", 0),
+        *_wide((200,), "full", 128),
     ]
+    for repeat in range(1, ROUNDS):
+        grid += _wide((200,), "low-rank", 64, repeat) + _wide((100,), "full", 32, repeat)
+        grid += _wide((100, 50), "full", 1000, repeat) + _wide((200, 100), "full", 0, repeat)
+        grid += _wide((100,), "low-rank", 1000, repeat - 1) + _wide((100,), "full", 128, repeat - 1)
     if has_repeats(table):
         grid[3:3] = _grid((100, 200), ("full",), (1000, 0), (NEARLY_NONE,), widths=(1.0,))
     return _suited(grid, table, ROWS_OF_MANY)
+
+
+def _wide(counts: Sequence[int], covariance: str, knots: int, repeat: int = 0) -> list[GaussianMixture]:
+    """Mixtures of many components, for many rows."""
+    return _grid(counts, (covariance,), (knots,), (0.3,), repeat, widths=(1.0,))
 
 
 def _mixed(table: Table) -> list[GaussianMixture]:

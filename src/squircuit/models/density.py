@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from squircuit.errors import StructureError
+from squircuit.execution.gathering import changed
 from squircuit.execution.log_scales import log_sum
 from squircuit.execution.network import Network
 from squircuit.execution.precision import double as in_double
 from squircuit.execution.precision import recomputed
-from squircuit.execution.spread import changed
 from squircuit.families import InputFunctions
 from squircuit.inference.compile.compiled_circuit import CompiledStructure, Snapshot
 from squircuit.inference.evidence import Evidence, as_evidence, has_gaps, require_data
 from squircuit.inference.likelihood import log_integrals, log_marginal, log_terms
-from squircuit.inference.normalisation import KEPT, Kept, require_density
+from squircuit.inference.normalisation import KEPT, Kept, refusing, require_density
 from squircuit.inference.upward.unit_scales import largest_spread, may_spread, needs_unit_scales
 from squircuit.models.amplitudes import Amplitudes
 from squircuit.models.call import EVALUATION, Call, ManifoldWatch
@@ -169,6 +169,8 @@ class Density:
         kept = weights.kept() if normalisation.may_have_cross_terms else KEPT
         if not normalisation.partition_has_cross_terms(kept):
             stacks = changed(weights.stacks(), in_double) if double else weights.stacks()
+            miss = normalisation.slopes_miss(kept, of_marginals=False)
+            stacks = stacks if miss is None else changed(stacks, refusing(miss))
             norms = self.network.log_norms(stacks, weights.family_values, weights.device)
             return self._by_component(norms + weights.log_root_shares().to(norms))
         real = torch.float64 if double else weights.precision
@@ -212,7 +214,9 @@ class Density:
         form = self._form(tuple(weights.normalisation.joined_roots(kept, always=joined)))
         shares = weights.log_root_shares(real).exp()
         if form.joined_circuit is None:
-            return form.direct(list(weights.stacks(real)), shares, weights.family_values, is_normalised)
+            miss = weights.normalisation.slopes_miss(kept, of_marginals=True)
+            stacks = weights.stacks(real) if miss is None else changed(weights.stacks(real), refusing(miss))
+            return form.direct(list(stacks), shares, weights.family_values, is_normalised)
         values = {
             n: v.to(real.to_complex() if v.is_complex() else real) for n, v in weights.weights().items()
         }

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from squircuit.circuits import Circuit, Constraint
 from squircuit.errors import ParameterError, warn_former
 from squircuit.execution.derivatives import require_no_batch
+from squircuit.execution.gathering import GatheredStacks, Gathering, whole
 from squircuit.execution.network import Indices
 from squircuit.execution.plan import InputGroup, Plan
 from squircuit.execution.planner import make_plan
-from squircuit.execution.spread import Gathering, SpreadStacks, whole
 from squircuit.inference.normalisation import Kept, Normalisation, polished
 from squircuit.models.precision import mover, require_numbers, require_precision
 
@@ -151,6 +151,12 @@ class StackedWeights(nn.Module):
             value = whole(name, value, self._gathering)
         is_complex, shape = self._kinds[name]
         dtype = self.precision.to_complex() if is_complex else self.precision
+        if value.is_meta or value.layout != torch.strided:
+            kind = "on the device meta, without numbers" if value.is_meta else f"{value.layout}"
+            raise ParameterError(
+                f"the weights {name!r} are {kind}. Fix: give them a dense tensor with numbers, such as "
+                "value.to_dense(), or load the model with sq.load."
+            )
         if value.shape != shape or value.dtype not in (self.precision, dtype):
             raise ParameterError(
                 f"the weights {name!r} have shape {tuple(value.shape)} of {value.dtype}, expected "
@@ -172,7 +178,7 @@ class StackedWeights(nn.Module):
         if self._gathering is None:
             return [change(self.held(stack.name)) for stack in self.plan.stacks]
         names = [stack.name for stack in self.plan.stacks]
-        return SpreadStacks(names, [getattr(self, name) for name in names], self._gathering, change)
+        return GatheredStacks(names, [getattr(self, name) for name in names], self._gathering, change)
 
     def dtype_in(self, real: torch.dtype) -> torch.dtype:
         """The type of amplitudes in a precision: complex where the circuit is."""

@@ -35,6 +35,7 @@ from squircuit.inference.evidence import Evidence, distinct_masks
 from squircuit.inference.sampling.draws import InputDraws, draw_index, squares
 from squircuit.inference.sampling.square_roots import SquareRoots
 from squircuit.inference.upward import contraction
+from squircuit.inference.upward.batches import block_size
 from squircuit.inference.upward.input_layers import (
     block_family,
     evaluate_group,
@@ -265,12 +266,22 @@ class Walk:
     def _draw_last(self, key: Key, environment: Tensor, variable: int) -> Tensor:
         """Draws the only variable below a layer that is still missing; the layer's value there."""
         snapshot, points = self.messages.snapshot, self.draws.points(variable)
-        only = torch.zeros_like(self.missing)
-        only[:, variable] = True
-        found = SquareRoots(messages(snapshot, Evidence(self.x, only), points.nodes(variable)))
-        values = found.open_vector(key, len(points.x))  # (B, K, Q)
-        self.x[:, variable] = points.draw(_masses(environment.unsqueeze(1) @ values), self.uniform())
-        known = messages(snapshot, Evidence(self.x, torch.zeros_like(only)))
+        shown, uniform = self.x.clone(), self.uniform()
+        shown[:, variable] = snapshot.circuit.domains[variable].anchor
+        shown, again = torch.unique(shown, dim=0, return_inverse=True)  # so many nodes: no row twice
+        open_units = sum(key[0] for key, scope in self.messages.scopes.items() if variable in scope)
+        at_once = max(1, block_size(shown.device) // (len(points.x) * open_units))
+        for first in range(0, len(shown), at_once):
+            part = shown[first : first + at_once]
+            only = torch.zeros_like(part, dtype=torch.bool)
+            only[:, variable] = True
+            found = SquareRoots(messages(snapshot, Evidence(part, only), points.nodes(variable)))
+            values = found.open_vector(key, len(points.x))  # (b, K, Q)
+            rows = torch.nonzero((again >= first) & (again < first + at_once)).flatten()
+            for some in torch.split(rows, max(1, block_size(shown.device) // values[0].numel())):
+                seen = environment[some].unsqueeze(1) @ values[again[some] - first]
+                self.x[some, variable] = points.draw(_masses(seen), uniform[some])
+        known = messages(snapshot, Evidence(self.x, torch.zeros_like(self.missing)))
         return SquareRoots(known).vector(key)
 
     # ------------------------------------------------------------------ input layers

@@ -53,7 +53,7 @@ class _Whole(torch.autograd.Function):
 
 
 @final
-class SpreadStacks(Sequence[Tensor]):
+class GatheredStacks(Sequence[Tensor]):
     """The stacks of a plan, each gathered when it is asked for, and forgotten by whoever needs it no more.
 
     Args:
@@ -84,10 +84,10 @@ class SpreadStacks(Sequence[Tensor]):
             return [self[each] for each in range(*number.indices(len(self)))]
         return self._change(whole(self._names[number], self.parts[number], self._gathering))
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> SpreadStacks:
+    def changed(self, change: Callable[[Tensor], Tensor]) -> GatheredStacks:
         """The same, after one change more."""
         before = self._change
-        return SpreadStacks(self._names, self.parts, self._gathering, lambda value: change(before(value)))
+        return GatheredStacks(self._names, self.parts, self._gathering, lambda value: change(before(value)))
 
     def dtype(self, number: int) -> torch.dtype:
         """The type of a whole stack, which is not gathered for this."""
@@ -126,11 +126,11 @@ class SpreadStacks(Sequence[Tensor]):
 
 def changed(stacks: Sequence[Tensor], change: Callable[[Tensor], Tensor]) -> Sequence[Tensor]:
     """All stacks after a change of each."""
-    return stacks.changed(change) if isinstance(stacks, SpreadStacks) else [change(each) for each in stacks]
+    return stacks.changed(change) if isinstance(stacks, GatheredStacks) else [change(each) for each in stacks]
 
 
 def dtypes(stacks: Sequence[Tensor]) -> list[torch.dtype]:
     """The types of all stacks."""
-    if isinstance(stacks, SpreadStacks):
+    if isinstance(stacks, GatheredStacks):
         return [stacks.dtype(number) for number in range(len(stacks))]
     return [stack.dtype for stack in stacks]

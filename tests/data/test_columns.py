@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import squircuit as sq
 from squircuit.data import Column, Schema, read
+from squircuit.data.column_facts import Facts
 from squircuit.data.columns import FAR
-from squircuit.data.infer import Facts
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError, ParameterError
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import squircuit as sq
 from squircuit.data import Column, Schema, table
+from squircuit.data.column_facts import Facts
 from squircuit.data.decimals import COARSEST, FINEST, NONE, STEPS, decimals, rounded, step_of
-from squircuit.data.infer import Facts
 from squircuit.errors import FormatError
 
 WHOLE = st.integers(-(10**6), 10**6)

@@ -11,9 +11,10 @@ import numpy as np
 
 from squircuit.data.calendar import KINDS, RANGES, WEEKDAYS, Calendar
 from squircuit.data.cells import Cells, Place, is_missing, objects, read_as, shown
+from squircuit.data.column_facts import Facts
 from squircuit.data.columns import Column
 from squircuit.data.date_texts import Texts, ambiguous, form_of, parsed
-from squircuit.data.infer import Facts, infer
+from squircuit.data.infer import infer
 from squircuit.data.schema import Chunk
 from squircuit.errors import DataError
 

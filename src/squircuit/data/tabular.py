@@ -24,6 +24,7 @@ from squircuit.data.cells import (
     read_as,
     shown,
 )
+from squircuit.data.column_facts import Facts
 from squircuit.data.columns import Column
 from squircuit.data.content import Content
 from squircuit.data.csv_files import CsvSource
@@ -31,7 +32,7 @@ from squircuit.data.find_dates import calendars_in, part_column, without_dates
 from squircuit.data.frames import is_frame, named_columns, names_of, plain
 from squircuit.data.image_shards import ParquetImages, TarImages, image_column
 from squircuit.data.images import ImageSource
-from squircuit.data.infer import Facts, in_order, infer, require_no_identifiers
+from squircuit.data.infer import in_order, infer, require_no_identifiers
 from squircuit.data.layout import Layout
 from squircuit.data.numpy_files import NumpySource
 from squircuit.data.parquet import FeatherSource, ParquetSource

@@ -40,6 +40,7 @@ from squircuit.execution.plan import (
     Slots,
     SumGroup,
     branches_of,
+    slots_of,
 )
 from squircuit.regions.scope import Scope, describe
 
@@ -177,7 +178,7 @@ class _Scheduler:
         for group in self.plan.groups:
             for (form, is_weighted, _), folds in self._patterns(group).items():
                 if form is not Form.IDENTITY:
-                    self._add(group, form, is_weighted, _stretch(folds))
+                    self._add(group, form, is_weighted, slots_of(folds))
         roots = tuple(self._source(width, [place]) for width, place in self.plan.roots)
         return Schedule(tuple(self.steps), roots, self.places, self.forms)
 
@@ -264,7 +265,7 @@ class _Scheduler:
         order = None if joined == sorted(joined) else tuple(joined.index(i) for i in range(len(joined)))
         is_open = form is Form.OPEN
         variables = tuple(self.open_variable[width, slot] for slot in slots) if is_open else ()
-        return Source(form, tuple((step, _stretch(rows)) for step, rows in parts.items()), order, variables)
+        return Source(form, tuple((step, slots_of(rows)) for step, rows in parts.items()), order, variables)
 
 
 def combined(factors: tuple[Form, ...]) -> Form:
@@ -295,11 +296,6 @@ def below_alternatives(variables: tuple[int, ...]) -> StructureError:
         "variable sees alone",
         "give such sums inputs over single variables, or one input layer that has all functions of the block",
     )
-
-
-def _stretch(places: list[int]) -> Slots:
-    stretch = range(places[0], places[0] + len(places))
-    return stretch if list(stretch) == places else tuple(places)
 
 
 def _split(branch: Branch, sources: tuple[Source, ...]) -> tuple[int, int]:

@@ -244,7 +244,11 @@ def _orthonormalised(family: Any, at: Points) -> Scaled:
 
 def _orthonormalised_block(family: Any, at: Points) -> Scaled:
     root, condition = block_root(family.base)
-    return _rougher(mixed(root, _at(family.base, at.of({}))), np.array(condition))
+    base = _at(family.base, at.of({}))
+    found = mixed(root, base)
+    # entries of the root are as exact as its largest one, and far out the least may be all that counts
+    bound = np.logaddexp(found.bound, mixed(np.ones_like(root), base).bound + math.log(1e-3))
+    return _rougher(replace(found, bound=bound), np.array(condition))
 
 
 def _conjugated(family: Any, at: Points) -> Scaled:

@@ -1091,20 +1091,27 @@ class Gradient(OfRows):
         nearer = [self._moved(subject, weights) for weights in near]
         if any(each is None for each in (*pairs, *nearer)):
             return None
-        expected = (pairs[0] - pairs[1]) / (2 * self.step)
-        again = (nearer[0] - nearer[1]) / (0.2 * self.step)
-        bend = abs(pairs[0] + pairs[1] - 2 * subject.log_prob(self.rows, self.mask)[0].sum())
-        if not (abs(expected - again) <= 1e-3 * (1 + abs(again)) and bend < 0.1):
+        expected = (pairs[0] - pairs[1])[0] / (2 * self.step)
+        again = (nearer[0] - nearer[1])[0] / (0.2 * self.step)
+        here = self._logs(subject)
+        bend, less = (abs(a + b - 2 * here) for a, b in (pairs, nearer))
+        if not (abs(expected - again) <= 1e-3 * (1 + abs(again)) and (bend < 0.1).all()):
             return None  # so curved, or rounded, that differences tell nothing
-        curvature = abs(pairs[0] + pairs[1] - 2 * subject.log_prob(self.rows, self.mask)[0].sum()) / self.step
+        if (less > bend / 10 + 1e-9).any():
+            return None  # both steps are far beyond where the slope is that of the middle
+        curvature = bend[0] / self.step
         limit = 1e-4 * (1 + abs(expected) + abs(slope)) + 0.02 * curvature
         limit += 2 * abs(expected - again)  # the third derivative, or rounding, at the two steps
         return unequal(subject, self.kind, slope, np.array(expected), np.array(limit))
 
     def _moved(self, subject: Subject, weights: dict[str, Any]) -> Any:
-        """log p, of the oracle, at other weights."""
+        """Those of the oracle at other weights."""
         with at_weights(subject, weights) as other:
-            return other.log_prob(self.rows, self.mask)[0].sum() if other.is_sound else None
+            return self._logs(other) if other.is_sound else None
+
+    def _logs(self, subject: Subject) -> Array:
+        """log p of all rows together and log Z, the slope of which may cancel in it: (2,)."""
+        return np.array([subject.log_prob(self.rows, self.mask)[0].sum(), subject.oracle.log_z])
 
 
 def _is_orthonormal(value: Any) -> bool:

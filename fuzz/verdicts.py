@@ -115,6 +115,7 @@ EXPRESSIONS = {
     "Z-verdicts": "(sq.is_orthogonal({c}, over={over}), sq.is_regular_orthogonal({c}, over={over}))",
 }
 
+TINY = 1e-307  #: below this doubles lose digits, and inner products are computed without scales
 NEEDS_COMPATIBLE = ("multiply", "square", "integral of the square")
 MAY_REFUSE = (
     "scalar.partition",
@@ -263,7 +264,7 @@ def _inner(question: CircuitQuestion, subject: CircuitSubject, answer: Any) -> P
         question.kind,
         answer if question.kind == "overlap" else answer[0],
         gram * scale,
-        (ROUNDING * sizes + 1e-7 * np.outer(norms, norms)) * scale,
+        (ROUNDING * sizes + 1e-7 * np.outer(norms, norms) + TINY) * scale,
     )
 
 

@@ -485,3 +485,13 @@ def test_what_has_no_closed_form_with_transformed_columns_is_refused():
     with pytest.raises(ParameterError, match=r"onto an interval only.*Fix"):
         MultivariateGaussian(3, 2, columns=(bounded, None))
     assert family_from_dict(json.loads(json.dumps(family_to_dict(family)))) == family
+
+
+def test_entries_of_the_mixing_matrix_keep_their_digits_however_small_they_are():
+    """Of two unit Gaussians apart by d, ψ₁ = φ₁ − ½ e^{−d²/8} φ₂, where only the second term is left."""
+    d = 16.0
+    family = OrthonormalisedBlock(MultivariateGaussian.of([[0.0], [d]], [[1.0], [1.0]], "diagonal"))
+    x = torch.tensor([[d + 30.0]], dtype=torch.float64)
+    v, s = family.evaluate_separately(x)
+    exact = -0.5 * math.exp(-(d**2) / 8) * (2 * math.pi) ** -0.25  # times e^{−30²/4}
+    assert (v * (s + 30.0**2 / 4).exp())[0, 0].item() == pytest.approx(exact, rel=1e-12)

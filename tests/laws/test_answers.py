@@ -690,3 +690,24 @@ def test_gradients_off_the_manifold_are_right_or_refused_where_circuits_split_di
     ):
         log_p.sum().backward()
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_weights_that_are_zero_have_their_gradient_also_in_rows_that_one_component_cannot_have():
+    def one_hot(*states):
+        return sq.Parameter((len(states), 4), value=torch.eye(4, dtype=torch.float64)[list(states)])
+
+    line, states = sq.Hermite(2), sq.Categorical(4)
+    impossible = sq.Kronecker([sq.Input(1, states, weight=one_hot(3)), sq.Input(0, line, 1)])
+    both = sq.Sum(sq.Input(1, states, weight=one_hot(0, 1)), 1)  # of state 1 the first unit is zero
+    circuit = sq.Circuit([impossible, sq.Hadamard([sq.Input(0, line, 1), both])])
+    model = sq.SquaredCircuit(circuit, seed=81, dtype=torch.complex128).eval()
+    rows, missing = torch.tensor([[0.3, 0.0], [-1.0, 1.0]]), torch.tensor([[False, True], [False, False]])
+    held = list(model.parameters())
+    alone = torch.autograd.grad(model.log_prob(rows[1:]).sum(), held, allow_unused=True)
+    beside = torch.autograd.grad(model.log_prob(rows, missing)[1], held, allow_unused=True)
+    for parameter, one, other in zip(held, alone, beside, strict=True):
+        if getattr(parameter, "constraint", "free") == "semi-unitary":
+            skew = [(g.mT.conj() @ parameter).detach() for g in (one, other)]  # what is tangent of them
+            skew = [s - s.mH for s in skew]
+            assert torch.allclose(*skew, atol=1e-9)
+            assert skew[0].abs().max() > 1e-3 or parameter.shape[1] == 1

@@ -43,9 +43,8 @@ from squircuit.inference.upward.inputs import InputMessages
 
 CANDIDATES = 16  #: Gaussians at whose centres a mode is looked for, the highest ones
 BESIDE = (-2.5, -1.75, -1.0, 0.0, 1.0, 1.75, 2.5)  #: and beside them where some are subtracted, in deviations
-NEGLIGIBLE = (
-    1e-100  #: the share of a Gaussian that is left out; far from the others 1e-30 is the whole density
-)
+NEGLIGIBLE = 1e-100
+"""The share of a Gaussian that is left out; far from the others 1e-30 is the whole density."""
 SEEN = 1e-12  #: how far the integral of a Gaussian by a shared rule may be from 1
 CACHE = 2**17  #: numbers in an intermediate result that stays in the cache of a processor
 SHARED, MOST_PANELS = 0.5, 1024  #: panels of a shared rule: their width beside a Gaussian's, and how many

@@ -168,3 +168,15 @@ def test_samples_of_a_model_in_single_precision_have_the_likelihood_of_its_entro
     values = [double.log_prob(model.sample(2000, seed=i)) for i, model in enumerate((single, double))]
     gap = (values[0].mean() - values[1].mean()) / (values[0].var() / 2000 + values[1].var() / 2000).sqrt()
     assert abs(gap.item()) < 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_samples_given_values_far_out_do_not_depend_on_the_masks_of_other_rows(dtype):
+    circuit = sq.build(sq.regions.linear(2), sq.Gaussian(2, (0.9, 1.2), 0.3), units=1, unitary=False)
+    model = sq.SquaredCircuit(circuit, seed=92, dtype=dtype).eval()
+    rows = torch.tensor([[20.0, 0.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    masks = torch.tensor([[False, True], [True, True], [False, False], [True, False]])
+    drawn = model.sample(COUNT, rows, masks, seed=1).double()
+    expected, spread = model.mean(rows, masks), model.variance(rows, masks).sqrt()
+    assert ((drawn.mean(dim=0) - expected).abs() <= 5 * spread / COUNT**0.5 + 1e-6).all()
+    assert ((drawn.std(dim=0) - spread).abs() <= 0.1 * spread + 1e-6).all()

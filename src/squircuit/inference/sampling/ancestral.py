@@ -302,7 +302,8 @@ class Walk:
         self.x[:, variable] = x
         if points.panels is None:
             return _normalised(table.index_select(1, x.long()).T)
-        return _normalised(self.draws.values(group, fold, x).T)
+        # without its scale: what is observed may be so far out that no float holds the functions
+        return _normalised(evaluate_group(self.messages.snapshot, group, (fold,), x.unsqueeze(0)).value[0].T)
 
 
 def _factor_units(branch: Branch, fold: int, units: Tensor) -> Iterator[tuple[Key, Tensor]]:

@@ -39,7 +39,7 @@ class _Matrices:
         lacking: of all rows, whether their matrix is in the value: (B,).
         whole: rows that lack all below a layer whose matrix is then the identity, (B,).
         value: (m, K, K) of those that lack something; (1, K, K) if it is the same of all; None: of none.
-        scale: (m,), or None where it is 0.
+        scale: (m,) or (1,), or None where it is 0.
         place: the place of every row in the value, (B,); None where it is the same of all.
     """
 
@@ -122,6 +122,7 @@ class MixedMessages:
 
     def _input(self, group: InputGroup) -> None:
         grams = None if self._is_identity else self._inputs.grams(group, range(group.folds)).squeeze(1)
+        sizes = None if grams is None else _sizes(grams)
         for fold, variable in enumerate(group.variables):
             lacking = self._missing[:, variable]
             if not lacking.any():
@@ -132,7 +133,9 @@ class MixedMessages:
                 if grams is None:
                     self._matrices[key] = _Matrices(none, lacking, None)
                 else:
-                    self._matrices[key] = _Matrices(lacking, none, grams[fold : fold + 1])
+                    assert sizes is not None
+                    gram, size = grams[fold : fold + 1], sizes[fold : fold + 1]
+                    self._matrices[key] = _Matrices(lacking, none, gram / size[:, None, None], size.log())
                 continue
             rows = np.flatnonzero(lacking)
             like = self.snapshot.stacks[0].new_zeros(0, dtype=self.snapshot.dtype)
@@ -140,7 +143,10 @@ class MixedMessages:
             leaf = gram.expand(len(rows), -1, -1).clone().requires_grad_()
             self.leaves[group, fold] = self._index(rows), leaf
             none, places = np.zeros_like(lacking), _places(rows, len(lacking))
-            self._matrices[key] = _Matrices(lacking, none, leaf, None, places)
+            scaled, scale = leaf, None
+            if sizes is not None:
+                scaled, scale = leaf / sizes[fold], sizes[fold].log().expand(len(rows))
+            self._matrices[key] = _Matrices(lacking, none, scaled, scale, places)
 
     @property
     def _is_identity(self) -> bool:
@@ -205,11 +211,12 @@ class MixedMessages:
             elif shows == HIDDEN:
                 hidden = self._matrices[key]
                 assert hidden.value is not None
-                matrices[i] = hidden.value
+                matrices[i], more = hidden.value, hidden.scale
                 if hidden.place is not None:
                     places = self._index(hidden.place[rows])
                     matrices[i] = hidden.value.index_select(0, places)
-                    scale = scale if hidden.scale is None else scale + hidden.scale.index_select(0, places)
+                    more = None if more is None else more.index_select(0, places)
+                scale = scale if more is None else scale + more
         return vectors, matrices, scale
 
     def _vector(self, key: Key) -> tuple[Tensor, Tensor]:
@@ -229,6 +236,12 @@ class MixedMessages:
 
     def _index(self, rows: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(rows).to(self._inputs.x.device)
+
+
+def _sizes(grams: Tensor) -> Tensor:
+    """The largest entry of each matrix, or 1 where it is zero: (F, K, K) → (F,)."""
+    largest = grams.detach().diagonal(dim1=1, dim2=2).real.amax(dim=1)
+    return torch.where(largest > 0, largest, 1.0)
 
 
 SHOWN, HIDDEN, WHOLE = 0, 1, 2

@@ -40,13 +40,23 @@ from squircuit.regions.scope import Scope
 SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
 """How far the log-scales of one variable's functions may be apart before units may be lost. Sums of several
 variables' spreads are rarely needed: what one variable has lost, another must make up for."""
+MOST = 350.0
+"""The largest log-scale of a gradient of zeros beside its layer's: squares are numbers still."""
 
 
 class Units(NamedTuple):
-    """A layer's output r̂ e^s, (B, K) and (B, K); or its matrix, (B, K, K) and (B, K)."""
+    """A layer's output r̂ e^s, (B, K) and (B, K); or its matrix, (B, K, K) and (B, K).
+
+    A unit that is zero has the scale of what it is made of: it does not count, but its gradient does.
+    """
 
     value: Tensor
-    scale: Tensor  #: without gradient; −inf where a unit is zero
+    scale: Tensor  #: without gradient
+
+    @property
+    def counts(self) -> Tensor:
+        """Which units are not zero: (B, K)."""
+        return (self.value if self.is_vector else self.value.diagonal(dim1=1, dim2=2)).detach() != 0
 
     @property
     def is_vector(self) -> bool:
@@ -281,13 +291,22 @@ def _sum(weights: list[Tensor], inputs: list[Units]) -> Units:
         inputs: of C_b units each.
     """
     pairs = list(zip(weights, inputs, strict=True))
-    logs = [weight.detach().abs().log() + units.scale.unsqueeze(1) for weight, units in pairs]
-    largest = largest_scale(torch.cat(logs, dim=2), dim=2)  # (B, K): no term of a unit is larger
+    sizes = [weight.detach().abs() for weight in weights]
+    logs = [
+        torch.where(size > 0, size, 1.0).log() + units.scale.unsqueeze(1)
+        for size, (_, units) in zip(sizes, pairs, strict=True)
+    ]
+    counted = [
+        torch.where((size > 0) & units.counts.unsqueeze(1), log, -torch.inf)
+        for size, log, (_, units) in zip(sizes, logs, pairs, strict=True)
+    ]
+    largest = torch.cat(counted, dim=2).amax(dim=2)  # (B, K): no term of a unit is larger
+    largest = torch.where(largest > -torch.inf, largest, largest_scale(torch.cat(logs, dim=2), dim=2))
     parts: list[Tensor] = []
-    for weight, units, log in zip(weights, inputs, logs, strict=True):
-        size = weight.detach().abs()
+    for size, log, (weight, units) in zip(sizes, logs, pairs, strict=True):
         phases = weight / torch.where(size > 0, size, 1.0)
-        terms = phases * (log - largest.unsqueeze(2)).exp()  # W_ij e^{s_j − s_i}: (B, K, C_b)
+        # W_ij e^{s_j − s_i}, (B, K, C_b); of zeros, whose scale may be any, the gradient, which is bounded
+        terms = phases * (log - largest.unsqueeze(2)).clamp(max=MOST).exp()
         if units.is_vector:
             parts.append((terms @ units.value.unsqueeze(2)).squeeze(2))
         else:
@@ -303,7 +322,7 @@ def _balanced(value: Tensor, scale: Tensor) -> Units:
         size = value.detach().diagonal(dim1=1, dim2=2).real.clamp_min(0).sqrt()
     divisor = torch.where(size > 0, size, 1.0)
     value = value / divisor if value.ndim == 2 else value / divisor.unsqueeze(2) / divisor.unsqueeze(1)
-    return Units(value, torch.where(size > 0, scale + divisor.log(), -torch.inf))
+    return Units(value, scale + divisor.log())
 
 
 def _log_squares(root: Units) -> Tensor:
@@ -312,5 +331,5 @@ def _log_squares(root: Units) -> Tensor:
         squares = (root.value * root.value.conj()).real
     else:
         squares = root.value.diagonal(dim1=1, dim2=2).real
-    there = root.scale > -torch.inf
+    there = root.counts & (root.scale > -torch.inf)
     return log_or_nothing(torch.where(there, squares, 0.0)) + torch.where(there, 2 * root.scale, 0.0)

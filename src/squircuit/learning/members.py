@@ -44,7 +44,7 @@ DECOMPOSED = 5.0
 """Multiplications for each entry of D covariances, (D, D), in whose time one is decomposed and raised."""
 GROUPED = 4e5
 """Multiplications in the time that each group of rows with the same gaps takes besides."""
-COMPLETED = 30.0
+COMPLETED = 15.0
 """Likewise for each column beside a missing cell, where a row is completed by itself."""
 OVERHEAD = 6e8
 """Multiplications in the time that learning takes besides, however few rows there are."""

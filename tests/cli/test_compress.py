@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import squircuit as sq
+from squircuit.cli import colours
 from squircuit.cli.pictures import folder_of_pictures
 from squircuit.compression.codec import packed
 from squircuit.data import Rows
@@ -58,6 +60,31 @@ def test_images_in_colour_come_back(tmp_path):
     call("compress", tmp_path / "in", "-m", model, "--out", tmp_path / "x.sqz")
     call("decompress", tmp_path / "x.sqz", "-m", model, "--out", tmp_path / "out")
     assert np.array_equal(np.asarray(Image.open(tmp_path / "out" / "x.png")), image)
+
+
+def test_picture_files_are_read_and_written_in_the_colours_of_a_model_of_ycocg(tmp_path):
+    model = sq.image_model((2, 2, 3), units=2, levels=(256, 511, 511), order="hcv", parts=2)
+    file, folder = tmp_path / "colour.safetensors", tmp_path / "in"
+    model.save(file)
+    folder.mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (3, 2, 2, 3)).astype(np.uint8)
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"{number}.png")
+    expected = model.log_prob(sq.data.to_ycocg(images.reshape(3, 12)).astype(np.int64)).sum().item()
+    assert document("score", file, folder)["mean_log_prob"] * 3 == pytest.approx(expected, rel=1e-5)
+    call("compress", folder, "-m", file, "--out", tmp_path / "x.sqz")
+    call("decompress", tmp_path / "x.sqz", "-m", file, "--out", tmp_path / "out")
+    again = [np.asarray(Image.open(tmp_path / "out" / f"{n}.png")) for n in range(3)]
+    assert np.array_equal(again, images)
+    call("sample", file, "--count", "2", "--out", tmp_path / "s.png")
+    call("complete", file, folder, "--mask", "right", "--out", tmp_path / "c.png")
+
+
+def test_samples_of_ycocg_are_drawn_in_red_green_and_blue():
+    model = sq.image_model((1, 1, 3), units=2, levels=(256, 511, 511))
+    red = torch.from_numpy(sq.data.to_ycocg([[255, 0, 0]]))
+    assert colours.drawn(model, red).tolist() == [[255, 0, 0]]
+    assert colours.drawn(sq.image_model((1, 1, 3), units=2), red).tolist() == red.tolist()
 
 
 def test_a_table_comes_back_cell_by_cell_with_its_gaps(tmp_path):

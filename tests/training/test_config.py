@@ -1,6 +1,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 import squircuit as sq
@@ -136,3 +137,9 @@ def test_hostile_files_of_options_are_refused_on_one_short_line(tmp_path, text):
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
     assert "Fix: " in str(caught.value)
+
+
+def test_the_unit_of_images_is_bits_per_dimension_whatever_the_levels_of_their_channels():
+    x = sq.data.to_ycocg(np.random.default_rng(0).integers(0, 256, (20, 12)))
+    model = sq.image_model((2, 2, 3), units=2, levels=(256, 511, 511))
+    assert sq.fit(model, x.astype(np.int64), epochs=1, progress=False).unit == "bits"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from squircuit.circuits import Circuit, Constraint
 from squircuit.circuits.semi_unitary import deviation
 from squircuit.circuits.summary import summary, table
-from squircuit.cli.reading import open_model
+from squircuit.cli.reading import open_model, schema_of
 from squircuit.cli.report import Report
 from squircuit.errors import FormatError
 from squircuit.inference import partition
@@ -19,6 +21,8 @@ from squircuit.models import SquaredCircuit
 from squircuit.properties import check as checked
 from squircuit.training.history import log_z_text
 
+SCOPE = re.compile(r"\{(\d+(?:,\d+)*)\}")
+"""Variables by their numbers, as messages have them."""
 MOST = 8
 """Weights that are listed in the text."""
 
@@ -35,7 +39,8 @@ def check(
     else:
         model = open_model(file, torch.device("cpu"))
         circuit = model.circuit()
-    verdicts = [_verdict(verdict) for verdict in checked(circuit)]
+    names = () if model is None else schema_of(model).names
+    verdicts = [_verdict(verdict, names) for verdict in checked(circuit)]
     document = {
         "file": str(file),
         "variables": len(circuit.scope),
@@ -62,8 +67,25 @@ def _circuit(file: Path) -> Circuit:
         raise FormatError(f"{file}: no circuit ({said}). Fix: pass what circuit.to_json() gave.") from error
 
 
-def _verdict(verdict: Any) -> dict[str, Any]:
-    return {name: getattr(verdict, name) for name in ("name", "holds", "reason", "where", "mark")}
+def _verdict(verdict: Any, names: Sequence[str]) -> dict[str, Any]:
+    found = {name: getattr(verdict, name) for name in ("name", "holds", "reason", "where", "mark")}
+    return found | {name: named(found[name], names) for name in ("reason", "where") if found[name]}
+
+
+def named(text: str, names: Sequence[str]) -> str:
+    """What is said of variables in the words of a table.
+
+    Example:
+        >>> named("input1 over {0,2}", ["day", "sex", "age"]), named("sum over {0,1}", ())
+        ('input1 over {day, age}', 'sum over {0,1}')
+    """
+
+    def of(scope: re.Match[str]) -> str:
+        variables = [int(number) for number in scope[1].split(",")]
+        known = all(v < len(names) for v in variables)
+        return "{" + ", ".join(names[v] for v in variables) + "}" if known else scope[0]
+
+    return SCOPE.sub(of, text)
 
 
 def _log_z(circuit: Circuit, model: SquaredCircuit | None) -> float | None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from squircuit.cli import colours
 from squircuit.cli.reading import schema_of
 from squircuit.data.optional import need
 from squircuit.errors import FormatError, ParameterError
@@ -71,6 +72,8 @@ def _levels(model: SquaredCircuit, rows: Tensor) -> np.ndarray:
     """(n, H, W) or (n, H, W, 3) of bytes."""
     columns = schema_of(model).columns
     shape = model.shape or ()
+    if colours.is_ycocg(model):
+        return colours.drawn(model, rows).reshape(len(rows), *shape)
     is_grey = len(shape) == 2 or shape[2:] == (1,)
     if any(c.kind != "count" or c.low + c.size > 256 for c in columns) or not (is_grey or shape[2:] == (3,)):
         raise ParameterError(

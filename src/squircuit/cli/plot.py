@@ -58,6 +58,11 @@ def _draw(path: Path, what: str, out: Path, count: int, seed: int) -> None:
     if what == "circuit":
         replace(out, model.draw().encode())
     elif what == "regions":
+        if len(model.structure.roots) > 1:
+            raise ParameterError(
+                f"--what regions: the model is a mixture of {len(model.structure.roots)} circuits, each with "
+                "regions of its own. Fix: --what circuit."
+            )
         names = None if model.schema is None else model.schema.names
         replace(out, region_graph(model.structure).draw(names).encode())
     elif what == "samples":

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from squircuit import data
+from squircuit.cli import colours
 from squircuit.data import Batches, Column, Dataset, Rows, Schema, Table
 from squircuit.data.content import Content, codec
 from squircuit.data.given import known_columns
@@ -154,7 +155,7 @@ def given_rows(model: SquaredCircuit, name: str, form: Form = USUAL) -> Rows[Ten
     require_path(name)
     source, schema = open_source(place_of(name), *form), schema_of(model)
     if not source.named:  # columns by their places are all of them
-        return table_like(source, schema).cells.to(CPU)
+        return colours.read_by(model, source, table_like(source, schema).cells.to(CPU))
     there = known_columns(schema, source.names)
     with enough_memory(source.path):
         return Rows.joined([schema.encode_some(chunk) for chunk in source.chunks(there)]).to(CPU)
@@ -170,7 +171,7 @@ def read_source(
         return part_rows(model, data.load(name), part), None
     require_path(name)
     source = open_source(place_of(name), *form)
-    return table_like(source, schema_of(model)).cells.to(CPU), source
+    return colours.read_by(model, source, table_like(source, schema_of(model)).cells.to(CPU)), source
 
 
 def schema_of(model: SquaredCircuit) -> Schema:

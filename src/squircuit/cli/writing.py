@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from squircuit import plots
+from squircuit.cli import colours
 from squircuit.cli.reading import STANDARD, is_image
 from squircuit.errors import FormatError, ParameterError
 from squircuit.families.domain import Finite
@@ -65,7 +66,7 @@ def write_figure(path: Path, figure: Any) -> None:
 def write_images(path: Path, model: SquaredCircuit, rows: Tensor) -> None:
     """Images in a grid."""
     assert model.shape is not None  # commands have asked `require_images`
-    write_figure(path, plots.images(rows.cpu().numpy(), model.shape, levels=_levels(model)))
+    write_figure(path, plots.images(colours.drawn(model, rows), model.shape, levels=_levels(model)))
 
 
 def write_completions(
@@ -73,11 +74,14 @@ def write_completions(
 ) -> None:
     """Originals (n, d), what is missing of them (n, d), and completions (m, n, d)."""
     assert model.shape is not None
-    known, gaps, filled = (value.cpu().numpy() for value in (originals, missing, completed))
+    known, filled = (colours.drawn(model, value) for value in (originals, completed))
+    gaps = missing.cpu().numpy()
     write_figure(path, plots.completions(known, gaps, filled, model.shape, levels=_levels(model)))
 
 
 def _levels(model: SquaredCircuit) -> int | None:
     """The number of levels of a pixel; None where it is not discrete."""
+    if colours.is_ycocg(model):
+        return 256
     sizes = [domain.size for domain in model.structure.domains.values() if isinstance(domain, Finite)]
     return max(sizes, default=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from squircuit.data.batches import Batches
 from squircuit.data.cifar import from_ycocg, to_ycocg
 from squircuit.data.columns import Column
+from squircuit.data.differences import Prediction
 from squircuit.data.download import data_folder
 from squircuit.data.idx import read_idx
 from squircuit.data.layout import Layout
@@ -30,6 +31,7 @@ __all__ = [
     "Encoded",
     "Layout",
     "MissingPackageError",
+    "Prediction",
     "Rows",
     "Schema",
     "Table",

@@ -181,7 +181,7 @@ class Calendar:
             return
         row = int(np.flatnonzero(known)[np.argmax(off)])
         raise DataError(
-            f"{str(times[row])[: _SHOWN[self.kind].stop]} is not of the years {self.years[0]} to "
+            f"{str(times[row])[_SHOWN[self.kind]]} is not of the years {self.years[0]} to "
             f"{self.years[1]}, the only ones that the model gives a probability; it learnt from "
             f"{self.first} to {self.last}",
             where=f"{place(row)}, column {self.name!r}",
@@ -200,7 +200,7 @@ class Calendar:
         row = int(np.flatnonzero(known)[np.argmax(off)])
         meant = "the last of its month" if part == "day" and value == LAST_DAY else _in_words(part, value)
         raise DataError(
-            f"{str(times[row])[:19]} is not like the others: its {part} is "
+            f"{str(times[row])[_SHOWN[self.kind]]} is not like the others: its {part} is "
             f"{_in_words(part, here[np.argmax(off)])}, and in all rows of the training data {meant}",
             where=f"{place(row)}, column {self.name!r}",
             fix="correct the cell, leave it empty (missing), or train with data that has such times",

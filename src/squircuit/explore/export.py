@@ -252,6 +252,7 @@ def _moments(values: Tensor, nodes: Tensor, weights: Tensor, numbers: Numbers) -
 
 
 def _refusal(wanted: str, place: str, reason: str) -> StructureError:
+    """The error of a circuit that a page cannot evaluate."""
     fix = "show it with squircuit explore, or train one circuit: fit with --units"
     return StructureError(wanted, place, reason, fix)
 

@@ -18,6 +18,8 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
+MOST_SWEPT = 8
+"""Rows of matrices that are inverted together."""
 LOG_2PI = math.log(2 * math.pi)
 
 
@@ -197,20 +199,14 @@ class _OfPattern(Given):
         """Look at rows (B, D)."""
         is_complete, means = bool(seen.all()), gaussians.means
         precisions, logs = gaussians.precisions if is_complete else gaussians.precisions_of(seen)
-        i, j = torch.triu_indices(len(seen), len(seen), device=x.device)
         linear = (precisions @ means[..., None])[..., 0]
-        constant = -0.5 * ((linear * means).sum(-1) + logs + int(seen.sum()) * LOG_2PI)
-        pairs = precisions[:, i, j] * torch.where(i == j, -0.5, -1.0)
-        natural = torch.cat([constant[:, None], linear, pairs], -1).mT
-        features = torch.cat([x.new_ones(len(x), 1), x, x[:, i] * x[:, j]], -1)
+        constant = (linear * means).sum(-1) + logs + int(seen.sum()) * LOG_2PI
+        features = _features(x)
+        natural = _natural(precisions, linear, constant)
         return cls(gaussians, seen, precisions, features, features @ natural)
 
     def moments(self, mass: Tensor) -> Moments:
-        sums, width = mass.mT @ self.features, len(self.seen)
-        i, j = torch.triu_indices(width, width, device=sums.device)
-        second = sums.new_zeros(len(sums), width, width)
-        second[:, i, j] = second[:, j, i] = sums[:, 1 + width :]
-        found = Moments(sums[:, :1], sums[:, 1 : 1 + width], second)
+        found = Moments(*_sums(mass.mT @ self.features, len(self.seen)))
         return found if bool(self.seen.all()) else self._completed(found)
 
     def _completed(self, shown: Moments) -> Moments:
@@ -232,48 +228,159 @@ class _OfPattern(Given):
 @final
 @dataclass(frozen=True)
 class _OfRows(Given):
-    """Rows that each lack m cells, M, of their own. With z = x − μ, 0 at missing cells, and Λ = Σ⁻¹
+    """Rows that each lack m cells, M, of their own. With any c in missing cells, z = x − μ and Λ = Σ⁻¹
 
-        z_Oᵀ Σ_OO⁻¹ z_O = zᵀ Λ z − (Λz)_Mᵀ Λ_MM⁻¹ (Λz)_M,        log|Σ_OO| = log|Σ| + log|Λ_MM|,
-        E[x_M | x_O] = μ_M − Λ_MM⁻¹ (Λz)_M,                      Cov[x_M | x_O] = Λ_MM⁻¹.
+        (x_O − μ_O)ᵀ Σ_OO⁻¹ (x_O − μ_O) = zᵀ Λ z − (Λz)_Mᵀ Λ_MM⁻¹ (Λz)_M,   log|Σ_OO| = log|Σ| + log|Λ_MM|,
+        E[x_M | x_O] = c + δ,  δ = −Λ_MM⁻¹ (Λz)_M,                          Cov[x_M | x_O] = Λ_MM⁻¹.
+
+    The same c for all Gaussians, the mean of their means, makes z = y − (μ − c) with one y = x − c for all of
+    them. So zᵀ Λ z and Σ r y yᵀ are products with T(y), as for complete rows; what is of missing cells alone,
+    (Λz)_M and Σ r δ yᵀ, is computed column by column for the rows that lack it.
 
     Args:
-        hidden: the missing columns of each row, (B, m).
-        completed: the rows with what is expected of missing cells, (K, B, D).
-        spread: Λ_MM⁻¹, (K, B, m, m).
+        y: (B, D), 0 at missing cells.
+        centre: c, (D,).
+        lacking: which rows lack which columns.
+        features: T(y), (B, F).
+        off: δ, (K, m, B).
+        spread: Λ_MM⁻¹, (K, m, m, B).
         log_probs: see `Given`.
     """
 
-    hidden: Tensor
-    completed: Tensor
+    y: Tensor
+    centre: Tensor
+    lacking: _Lacking
+    features: Tensor
+    off: Tensor
     spread: Tensor
     log_probs: Tensor
 
     @classmethod
     def of(cls, gaussians: Full, x: Tensor, seen: Tensor) -> Self:
         """Look at rows (B, D)."""
-        means, (precisions, logs) = gaussians.means[:, None], gaussians.precisions
-        hidden = (~seen).nonzero()[:, 1].reshape(len(x), -1)
-        places = hidden.expand(len(means), -1, -1)
-        off = torch.where(seen, x - means, 0.0)
-        pulled = off @ precisions
-        pull = pulled.gather(2, places)
-        factor = torch.linalg.cholesky(precisions[:, hidden[:, :, None], hidden[:, None, :]])
-        spread = torch.cholesky_inverse(factor)
-        step = (spread @ pull[..., None])[..., 0]
-        squared = (off * pulled).sum(-1) - (pull * step).sum(-1)
-        constant = logs[:, None] + _log_determinants(factor) + seen.sum(-1, dtype=torch.double) * LOG_2PI
-        completed = (off + means).scatter_add_(2, places, -step)
-        return cls(hidden, completed, spread, -0.5 * (squared + constant).mT)
+        (precisions, logs), centre = gaussians.precisions, gaussians.means.mean(0)
+        y, means, lacking = torch.where(seen, x - centre, 0.0), gaussians.means - centre, _Lacking.of(seen)
+        linear = (precisions @ means[..., None])[..., 0]
+        features = _features(y)
+        whole = features @ _natural(precisions, linear, (linear * means).sum(-1) + logs)  # (B, K)
+        pull = lacking.products(y, precisions) - _taken(linear, lacking.columns)  # (K, m, B)
+        spread, logs_hidden = inverses(_taken(precisions, lacking.pairs(y.shape[1])))
+        off = -(spread * pull[:, None]).sum(2)
+        rest = (pull * off).sum(1) + logs_hidden + seen.sum(-1, dtype=torch.double) * LOG_2PI
+        return cls(y, centre, lacking, features, off, spread, whole - 0.5 * rest.mT)
 
     def moments(self, mass: Tensor) -> Moments:
-        mass, width = mass.mT.contiguous(), self.completed.shape[2]
-        weighted = self.completed * mass[..., None]
-        second = weighted.mT @ self.completed
-        places = self.hidden[:, :, None] * width + self.hidden[:, None, :]
-        added = (self.spread * mass[..., None, None]).flatten(1)
-        second.flatten(1).index_add_(1, places.flatten(), added)  # a view, so this is in its place
-        return Moments(mass.sum(1, keepdim=True), weighted.sum(1), second)
+        mass, width = mass.mT.contiguous(), self.y.shape[1]
+        counts, first, second = _sums(mass @ self.features, width)
+        weighted = self.off * mass[:, None]  # r δ
+        first.index_add_(1, self.lacking.columns.flatten(), weighted.flatten(1))
+        cross = self.lacking.sums(weighted, self.y)
+        second += cross + cross.mT
+        own = self.off[:, :, None] * weighted[:, None] + self.spread * mass[:, None, None]
+        second.flatten(1).index_add_(1, self.lacking.pairs(width).flatten(), own.flatten(1))  # in its place
+        moved = first[..., None] * self.centre
+        second += moved + moved.mT + counts[..., None] * self.centre[:, None] * self.centre
+        return Moments(counts, first + counts * self.centre, second)
+
+
+@final
+@dataclass(frozen=True)
+class _Lacking:
+    """Which rows lack which columns, m each.
+
+    Args:
+        columns: the missing columns of each row, (m, B).
+        order: the cells of `columns` sorted by column, (m·B,).
+        counts: how many rows lack each column.
+    """
+
+    columns: Tensor
+    order: Tensor
+    counts: list[int]
+
+    @classmethod
+    def of(cls, seen: Tensor) -> Self:
+        """Rows of what is seen, (B, D)."""
+        columns = (~seen).nonzero()[:, 1].reshape(len(seen), -1).mT.contiguous()
+        flat = columns.flatten()
+        counts = torch.bincount(flat, minlength=seen.shape[1]).tolist()
+        return cls(columns, flat.argsort(stable=True), counts)
+
+    def pairs(self, width: int) -> Tensor:
+        """The places in a (D, D) matrix of all pairs of columns that a row lacks: (m, m, B)."""
+        return self.columns[:, None] * width + self.columns
+
+    def products(self, y: Tensor, matrices: Tensor) -> Tensor:
+        """(A y)_M of each row: (B, D), (K, D, D) → (K, m, B)."""
+        parts = torch.split(self._rows(y), self.counts)
+        sorted_ = torch.cat([matrices[:, column] @ part.mT for column, part in enumerate(parts)], 1)
+        found = torch.empty_like(sorted_).index_copy_(1, self.order, sorted_)
+        return found.reshape(len(matrices), *self.columns.shape)
+
+    def sums(self, weights: Tensor, y: Tensor) -> Tensor:
+        """Σ_b w_b y_bᵀ over the rows that lack each column: (K, m, B), (B, D) → (K, D, D)."""
+        rows = torch.split(self._rows(y), self.counts)
+        each = torch.split(weights.flatten(1).index_select(1, self.order), self.counts, 1)
+        return torch.stack([own @ part for own, part in zip(each, rows, strict=True)], 1)
+
+    def _rows(self, y: Tensor) -> Tensor:
+        return y[self.order % self.columns.shape[1]]
+
+
+def _features(x: Tensor) -> Tensor:
+    """T(x) = (1, x, x xᵀ), the last without what is there twice: (B, D) → (B, F)."""
+    i, j = torch.triu_indices(x.shape[1], x.shape[1], device=x.device)
+    return torch.cat([x.new_ones(len(x), 1), x, x[:, i] * x[:, j]], -1)
+
+
+def _natural(precisions: Tensor, linear: Tensor, constant: Tensor) -> Tensor:
+    """θ with T(x) θ = −½ (xᵀ Λ x − 2 xᵀ Λμ + constant): (K, D, D), (K, D), (K,) → (F, K)."""
+    i, j = torch.triu_indices(linear.shape[1], linear.shape[1], device=linear.device)
+    pairs = precisions[:, i, j] * torch.where(i == j, -0.5, -1.0)
+    return torch.cat([-0.5 * constant[:, None], linear, pairs], -1).mT
+
+
+def _sums(sums: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Σ r T(x) as Σ r, Σ r x and Σ r x xᵀ: (K, F) → (K, 1), (K, D), (K, D, D)."""
+    i, j = torch.triu_indices(width, width, device=sums.device)
+    second = sums.new_zeros(len(sums), width, width)
+    second[:, i, j] = second[:, j, i] = sums[:, 1 + width :]
+    return sums[:, :1], sums[:, 1 : 1 + width].clone(), second
+
+
+def _taken(numbers: Tensor, places: Tensor) -> Tensor:
+    """Some numbers of each Gaussian, (K, …), by their places: (K, *places)."""
+    found = numbers.flatten(1).index_select(1, places.flatten())
+    return found.reshape(len(numbers), *places.shape)
+
+
+def inverses(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """A⁻¹ and log|A| of many small positive definite matrices: (K, m, m, B) → the same, and (K, B).
+
+    By sweeps, one for each row k: a_ij ← a_ij − a_ik a_kj / a_kk leave −A⁻¹, and log|A| = Σ_k log a_kk.
+    Entry by entry of all matrices at once, which for few rows is several times faster than one by one.
+
+    Example:
+        >>> one = torch.tensor([[2.0, 1.0], [1.0, 3.0]], dtype=torch.double)
+        >>> inverse, log = inverses(one[None, :, :, None])
+        >>> (inverse[0, :, :, 0] @ one).round(decimals=9) + 0.0, log.exp().round(decimals=9).item()
+        (tensor([[1., 0.],
+                [0., 1.]], dtype=torch.float64), 5.0)
+    """
+    m, log = matrices.shape[1], torch.zeros_like(matrices[:, 0, 0])
+    if m > MOST_SWEPT:
+        factor = torch.linalg.cholesky(matrices.movedim(3, 1))
+        return torch.cholesky_inverse(factor).movedim(1, 3), _log_determinants(factor)
+    found = -matrices
+    for k in range(m):
+        pivot = -found[:, k, k]
+        column = found[:, :, k].clone()  # (K, m, B)
+        scaled = column / pivot.unsqueeze(1)
+        found.addcmul_(scaled.unsqueeze(2), column.unsqueeze(1))
+        found[:, :, k], found[:, k] = scaled, scaled
+        found[:, k, k] = 1 / pivot
+        log += pivot.log()
+    return found, log
 
 
 def _log_determinants(factor: Tensor) -> Tensor:

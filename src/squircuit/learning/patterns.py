@@ -13,10 +13,10 @@ from torch import Tensor
 
 ROWS = 8192
 """Rows of a pattern at a time: their features stay in the cache."""
-NUMBERS = 2**19
+NUMBERS = 2**20
 """Numbers at a time of rows that are each seen by themselves."""
-ALONE = 16
-"""A pattern with so many rows is a group of its own; rows of rarer ones are seen one by one."""
+ALONE = 4
+"""Rows for each column from which a pattern is a group; rows of rarer ones are seen one by one."""
 
 
 @final
@@ -89,7 +89,7 @@ def grouped(x: Tensor, states: Tensor, weight: Tensor, components: int) -> list[
         everything = torch.arange(len(x), device=x.device)
         return [Group(seen[0], everything, ROWS, *rows)] if len(x) else []
     patterns, which, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
-    shared = patterns.all(dim=1) | (counts >= ALONE)
+    shared = patterns.all(dim=1) | (counts >= ALONE * x.shape[1])
     order, ends = which.argsort(stable=True), counts.cumsum(0)
     groups = [
         Group(patterns[p], order[ends[p] - counts[p] : ends[p]], ROWS, *rows)
@@ -99,7 +99,7 @@ def grouped(x: Tensor, states: Tensor, weight: Tensor, components: int) -> list[
     for count in torch.unique(lacked).tolist():
         if count:
             index = (lacked == count).nonzero()[:, 0]
-            size = max(1, NUMBERS // (components * (x.shape[1] + count**2)))
+            size = max(1, NUMBERS // (components * (count + 1) ** 2))
             groups.append(Group(patterns[which[index]], index, size, *rows))
     return groups
 
@@ -118,4 +118,4 @@ def lone_gaps(missing: NDArray[np.bool_]) -> int:
         return 0
     packed = np.packbits(with_gaps, axis=1)
     _, which, shared = np.unique(packed, axis=0, return_inverse=True, return_counts=True)
-    return int(some[shared[which.ravel()] < ALONE].sum())
+    return int(some[shared[which.ravel()] < ALONE * missing.shape[1]].sum())

@@ -63,7 +63,7 @@ def _batch(config: TrainingConfig, train: Feed) -> int:
 
 
 def _unit(model: SquaredCircuit) -> str:
-    """Bits per dimension of images, whose variables are discrete with the same number of states."""
+    """Bits per dimension of images, whose variables are discrete and are all pixels."""
     domains, shape = model.structure.column_domains, getattr(model, "shape", None)
-    is_image = shape is not None and len(shape) > 1
-    return "bits" if is_image and domains.is_discrete and len(domains.states) == 1 else "nats"
+    is_image = shape is not None and len(shape) > 1 and math.prod(shape) == model.structure.num_variables
+    return "bits" if is_image and domains.is_discrete else "nats"

@@ -149,15 +149,15 @@ class StackedWeights(nn.Module):
         value: Tensor = getattr(self, name)
         if self._gathering is not None:
             value = whole(name, value, self._gathering)
-        is_complex, shape = self._kinds[name]
-        dtype = self.precision.to_complex() if is_complex else self.precision
+        (is_complex, shape), real = self._kinds[name], self.precision
+        dtype = real.to_complex() if is_complex else real
         if value.is_meta or value.layout != torch.strided:
             kind = "on the device meta, without numbers" if value.is_meta else f"{value.layout}"
             raise ParameterError(
                 f"the weights {name!r} are {kind}. Fix: give them a dense tensor with numbers, such as "
                 "value.to_dense(), or load the model with sq.load."
             )
-        if value.shape != shape or value.dtype not in (self.precision, dtype):
+        if value.shape != shape or value.dtype not in (real, dtype):
             raise ParameterError(
                 f"the weights {name!r} have shape {tuple(value.shape)} of {value.dtype}, expected "
                 f"{tuple(shape)} of {dtype}. Fix: give them that shape and type; of another precision, "

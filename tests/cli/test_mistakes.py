@@ -32,7 +32,8 @@ SETS = f"{IMAGES}, nltcs, plants, baudio, dna, digits, ring, spinner, spiral"
         (("digits", "--resume"), "--resume needs the folder of the run. Fix: --run FOLDER."),
         (("digits", "--device", "tpu"), "--device tpu: not known. Fix: cpu, cuda or auto."),
         (("digits", "--preset", "smal"), "there is no preset 'smal' for 'digits'. Fix: did you mean 'small'? "
-         "Known are fashion-mnist-best, fashion-mnist-small, mnist-best, mnist-small, small."),
+         "Known are cifar10-ycocg-best, fashion-mnist-best, fashion-mnist-small, mnist-best, mnist-small, "
+         "small."),
         (("digits", "--units", "-1"),
          "build: units must be an integer ≥ 1, got -1. Fix: pass a whole number from 1."),
     ],

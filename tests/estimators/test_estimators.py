@@ -325,7 +325,7 @@ def test_columns_that_are_dropped_pass_through():
 def test_scores_by_pairs_are_means_of_log_densities_of_two_columns_with_the_others_integrated_out():
     x = np.random.default_rng(0).normal(size=(80, 3))
     x[5, 1] = np.nan
-    by_rows, by_pairs = (Outlier(pairs=pairs, random_state=0, **FEW).fit(x) for pairs in (False, True))
+    by_rows, by_pairs = (Outlier(pairs=pairs, **FEW).fit(x) for pairs in (False, True))
     shown = [[0, 1], [1, 2], [0, 2]]
     parts = [np.full_like(x, np.nan) for _ in shown]
     for part, columns in zip(parts, shown, strict=True):

@@ -109,3 +109,14 @@ def test_tails_after_maps_and_products():
     heavy = sq.Transformed(sq.Bins((0.0, 1.0), (1.0, 2.0)), bent(0.5))
     both = sq.families.Concatenated(sq.Hermite(2), heavy)
     assert [tail.order for tail in both.ends] == [2.0, 1.0]
+
+
+def test_integrals_of_functions_that_are_infinite_are_refused_and_others_exact():
+    """Of the outermost bin φ = e^{−u/2a}/√a and √t′ = e^{−κu/2}: ∫ φ/√t′ du = 2/(√a (1/a − κ))."""
+    found = sq.Transformed(sq.Bins((0.0, 1.0), (1.0, 1.0)), bent(0.3)).integrals()
+    assert found.tolist() == pytest.approx([2 / 0.7, 1.0, 2 / 0.7], rel=1e-9)
+    for family in (sq.Transformed(sq.Bins((0.0, 1.0), (1.0, 1.0)), bent(0.99)), *INFINITE.values()):
+        circuit = sq.Circuit(sq.Input(0, family, 1)).initialise(seed=0)
+        with pytest.raises(sq.StructureError, match="not finite at the integral"):
+            sq.integrate(circuit)
+        assert sq.partition(circuit) == pytest.approx(1, abs=1e-7)

@@ -8,6 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from squircuit.errors import StructureError
 from squircuit.families.base import InputFunctions, Values
 from squircuit.families.cache import constant
 from squircuit.families.checks import wrong
@@ -18,6 +19,8 @@ from squircuit.families.tails import Ends
 
 FARTHEST = 1e75
 """The farthest that functions may live: fourth powers are numbers still."""
+INTEGRABLE = 1.7
+"""Where |φ|² falls like |x|^(−1−r), φ has an integral for r > 1, and rules find it to 1e-9 from this on."""
 
 
 @final
@@ -103,6 +106,16 @@ class Transformed(Derived):
         if isinstance(other, Transformed) and other.transform == self.transform:
             return self.base.inner(other.base, values, other_values)
         return super().inner(other, values, other_values)
+
+    def integrals(self, values: Values | None = None) -> Tensor:
+        if min(tail.order for tail in self.ends) < INTEGRABLE:
+            raise StructureError(
+                "finite",
+                f"the integral of {type(self.base).__name__} after a transform",
+                "its tails are so heavy that it is infinite, or that no rule reaches far enough to find it",
+                "pass a transform with smaller tails; integrals of squares are there for all",
+            )
+        return super().integrals(values)
 
     def breakpoints(self, values: Values | None = None) -> Tensor:
         return self.transform.panels(self.base.breakpoints(values))

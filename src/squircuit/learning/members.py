@@ -38,7 +38,7 @@ ENDED = 100
 """Rows of a component with which it takes half as many: held-out rows end it."""
 EXPONENTIAL = 36.0
 """Multiplications for each row and component in whose time a posterior is computed."""
-LOOKED_UP = 16.0
+LOOKED_UP = 6.0
 """Multiplications for each row and component in whose time a state is looked up and counted."""
 DECOMPOSED = 5.0
 """Multiplications for each entry of D covariances, (D, D), in whose time one is decomposed and raised."""

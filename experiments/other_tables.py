@@ -59,6 +59,35 @@ def _mixture(rng: Rng, count: int) -> Numbers:
     return (np.array([-2.0, 0.0, 3.0])[which] + widths * rng.normal(size=count))[:, None]
 
 
+def _spirals(rng: Rng, count: int) -> Numbers:
+    """Two of them, one and a half turns each."""
+    radius, arm = 3 * np.pi * np.sqrt(rng.random(count)), np.pi * rng.integers(2, size=count)
+    points = np.stack([radius * np.cos(radius + arm), radius * np.sin(radius + arm)], axis=1)
+    found: Numbers = points + 0.3 * rng.normal(size=points.shape)
+    return found
+
+
+def _checkers(rng: Rng, count: int) -> Numbers:
+    """The white squares of a board."""
+    points: Numbers = 4 * rng.random((count, 2))
+    points[:, 0] -= np.floor(points).sum(axis=1) % 2
+    return points
+
+
+def _copies(rng: Rng, count: int, noise: float = 0.0) -> Numbers:
+    rows = _tilted(rng, count, 3)
+    return np.concatenate([rows, rows[:, :2] + noise * rng.normal(size=(count, 2))], axis=1)
+
+
+def _zeros(rng: Rng, count: int) -> Numbers:
+    found: Numbers = np.where(rng.random((count, 4)) < 0.6, 0.0, np.exp(_tilted(rng, count, 4)))
+    return found
+
+
+def _skewed(rng: Rng, count: int) -> Numbers:
+    return np.concatenate([_tilted(rng, count, 3), np.exp(_tilted(rng, count, 3))], axis=1)
+
+
 MADE: dict[str, tuple[int, Callable[[Rng, int], Numbers]]] = {
     "rings": (2000, _rings),
     "heavy-tails": (2000, lambda rng, count: rng.standard_t(1.5, (count, 3))),
@@ -73,6 +102,20 @@ MADE: dict[str, tuple[int, Callable[[Rng, int], Numbers]]] = {
     "integers": (2000, _integers),
     "gaps": (1000, _gaps),
     "one-column": (1000, _mixture),
+    "spirals": (2000, _spirals),
+    "checkers": (3000, _checkers),
+    "copies": (1000, _copies),
+    "near-copies": (1000, lambda rng, count: _copies(rng, count, 1e-4)),
+    "tenths": (1000, lambda rng, count: rng.integers(10, size=(count, 3)) / 10),
+    "zeros": (2000, _zeros),
+    "cauchy": (1000, lambda rng, count: rng.standard_cauchy((count, 4))),
+    "20-rows": (16, lambda rng, count: _tilted(rng, count, 5)),
+    "300-columns": (80, lambda rng, count: _tilted(rng, count, 300)),
+    "many-rings": (8000, _rings),
+    "many-spirals": (6000, _spirals),
+    "many-copies": (6000, _copies),
+    "many-integers": (6000, _integers),
+    "many-skewed": (6000, _skewed),
 }
 """Name → the number of training rows, and what draws rows. A quarter as many, one at least, are for
 selection, and 2,000 for scores."""

@@ -20,7 +20,7 @@ from squircuit.families import Bins, Categorical, Monotone, MultivariateGaussian
 from squircuit.learning.em import fit_mixture
 from squircuit.learning.joint_states import Groups, groups_of, joined, split_rows
 from squircuit.learning.mixture import MixtureFit
-from squircuit.learning.patterns import lone_gaps
+from squircuit.learning.patterns import gaps_of
 from squircuit.learning.stacking import log_probs
 from squircuit.models import SquaredCircuit, table_model
 from squircuit.models.training_table import chow_liu_trees
@@ -42,7 +42,9 @@ LOOKED_UP = 16.0
 """Multiplications for each row and component in whose time a state is looked up and counted."""
 DECOMPOSED = 5.0
 """Multiplications for each entry of D covariances, (D, D), in whose time one is decomposed and raised."""
-COMPLETED = 30.0
+GROUPED = 4e5
+"""Multiplications in the time that each group of rows with the same gaps takes besides."""
+COMPLETED = 15.0
 """Likewise for each column beside a missing cell, where a row is completed by itself."""
 OVERHEAD = 6e8
 """Multiplications in the time that learning takes besides, however few rows there are."""
@@ -276,10 +278,11 @@ class GaussianMixture(Candidate):
         discrete = [column.size for column in table.columns if column.is_discrete]
         width, states = len(numbers), min(2.0 * sum(discrete), LOOKED_UP * len(discrete))
         iterations = ITERATIONS * len(table) / (len(table) + ENDED * self.components)
-        each = len(table) * (0.6 * width**2 + 1.2 * width + EXPONENTIAL + states) + DECOMPOSED * width**3
+        patterns, alone = gaps_of(table.missing[:, numbers])
+        each = len(table) * (0.6 * width**2 + 1.2 * width + EXPONENTIAL + states)
         if self.covariance != "diagonal":
-            each += COMPLETED * width * lone_gaps(table.missing[:, numbers])
-        return OVERHEAD + iterations * self.components * each
+            each += DECOMPOSED * width**3 * (1 + patterns) + COMPLETED * width * alone
+        return OVERHEAD + iterations * (self.components * each + GROUPED * patterns)
 
 
 @final

@@ -104,18 +104,19 @@ def grouped(x: Tensor, states: Tensor, weight: Tensor, components: int) -> list[
     return groups
 
 
-def lone_gaps(missing: NDArray[np.bool_]) -> int:
-    """The missing cells of rows that are seen one by one, since few others lack the same: (n, d) → a count.
+def gaps_of(missing: NDArray[np.bool_]) -> tuple[int, int]:
+    """How many patterns of gaps have a group of their own, and the missing cells of all other rows.
 
     Example:
         >>> half = np.arange(40) % 2 == 0
-        >>> lone_gaps(np.stack([half, half], axis=1)), lone_gaps(np.eye(40, dtype=bool))
-        (0, 40)
+        >>> gaps_of(np.stack([half, half], axis=1)), gaps_of(np.eye(40, dtype=bool))
+        ((1, 0), (0, 40))
     """
     counts = missing.sum(axis=1)
     with_gaps, some = missing[counts > 0], counts[counts > 0]
     if not len(some):
-        return 0
+        return 0, 0
     packed = np.packbits(with_gaps, axis=1)
     _, which, shared = np.unique(packed, axis=0, return_inverse=True, return_counts=True)
-    return int(some[shared[which.ravel()] < ALONE * missing.shape[1]].sum())
+    is_group = shared >= ALONE * missing.shape[1]
+    return int(is_group.sum()), int(some[~is_group[which.ravel()]].sum())

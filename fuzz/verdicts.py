@@ -218,6 +218,8 @@ def _marginal(question: CircuitQuestion, subject: CircuitSubject, answer: Any) -
 def _integrated(question: CircuitQuestion, subject: CircuitSubject, answer: Any) -> Problem | None:
     oracle = subject.oracle
     blocks = {v for layer in oracle.inputs if is_block(layer.family) for v in layer.variables}
+    if any(oracle.index(v) <= 1 for v in question.over):
+        return Problem(question.kind, str(answer), "a refusal, for it is infinite", "infinite")
     if any(is_unbounded(oracle, v) and v not in blocks for v in question.over):
         return None  # the rules of lines are for products of two functions
     if any(oracle.cuts_blocks([v]) or v in blocks for v in question.over) and len(question.x) > 1:
@@ -570,6 +572,8 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
         return None
     if kind in ("partition", "marginal") and not oracle.roots_agree():
         return None
+    if kind == "integrate" and error.property == "finite" and _falls_slowly(oracle, question.over):
+        return None
     if kind == "integrate" and error.property == "integrable in closed form" and oracle.has_blocks:
         return None
     if kind.startswith("scalar.") and _orthogonal(subject, question.over or oracle.variables) is not True:
@@ -594,6 +598,11 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
     if kind == "unitarise is normalised" and not (oracle.inputs_apart(False) and _inputs_orthogonal(subject)):
         return None
     return Problem(kind, f"StructureError: {error}", "an answer", "refused")
+
+
+def _falls_slowly(oracle: Oracle, over: Iterable[int]) -> bool:
+    """Some function falls like |x|^(−3/2) at most: its integral is infinite below |x|^(−1), or far out."""
+    return any(oracle.index(v) < 2 for v in over)
 
 
 def _is_unitary(subject: CircuitSubject) -> bool:

@@ -108,6 +108,7 @@ def test_a_model_of_channels_of_different_sizes_is_made_trained_and_compressed(s
 @pytest.mark.parametrize(
     "content",
     [b"", b"no archive", archive({}), archive(dict.fromkeys((*cifar.TRAIN, *cifar.TEST), b"x" * 9))],
+    ids=["nothing", "no archive", "empty", "short files"],  # archives hold the time at which they are made
 )
 def test_what_is_no_such_archive_is_refused(content):
     with pytest.raises(DataError, match=r"cifar10/cifar-10-binary\.tar\.gz: .* Fix: "):

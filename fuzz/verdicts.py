@@ -588,6 +588,8 @@ def refused(subject: CircuitSubject, question: CircuitQuestion, error: sq.Struct
         return None
     if kind == "unitary.marginal" and not _is_unitary(subject):
         return None
+    if kind == "unitary.marginal" and cut and error.property == "orthogonal over what is integrated":
+        return None
     if kind == "unitary.marginal" and not oracle.blocks_agree() and "no closed form" in error.reason:
         return None
     families = [layer.family for layer in oracle.layers() if type(layer).__name__ == "Input"]

@@ -260,3 +260,18 @@ def test_mixtures_of_blocks_that_are_not_normalised_have_the_mean_density_of_the
     x = torch.tensor([[0.3, 0.1, -1.0], [1.0, 0.0, 2.0]], dtype=torch.float64)
     mean = sum(member.log_prob(x).exp() for member in members) / 2
     torch.testing.assert_close(sq.mixture(members).log_prob(x).exp(), mean, rtol=1e-5, atol=0)
+
+
+def test_the_marginal_of_a_unitary_circuit_refuses_parts_of_blocks_below_a_sum_of_several_inputs():
+    """Functions of a block are orthogonal over all of it; a part that is integrated leaves cross terms."""
+    gaussians = sq.MultivariateGaussian.of([[0.0, 0.0], [1.0, 2.0]], [[1.0, 1.0], [1.0, 2.0]], "diagonal")
+    family = sq.OrthonormalisedBlock(gaussians)
+    inputs = [
+        sq.Input((0, 1), family, 1, sq.Parameter((1, 2), value=torch.tensor([row])))
+        for row in ([-0.8, 0.6], [0.6, 0.8])
+    ]
+    circuit = sq.Circuit(sq.Sum(inputs, 1)).initialise(seed=0)
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    with pytest.raises(sq.StructureError, match="not orthogonal over what is integrated at sum"):
+        sq.inference.unitary.marginal(circuit, x, over=[1])
+    assert sq.inference.unitary.marginal(circuit, x, over=[0, 1]).item() == pytest.approx(1)

@@ -12,6 +12,7 @@ from squircuit.circuits import Circuit, Input, Layer, Sum
 from squircuit.circuits.circuit import require_circuit
 from squircuit.circuits.layers import factors, is_product
 from squircuit.circuits.postorder import postorder
+from squircuit.errors import StructureError
 from squircuit.properties import is_unitary, require, satisfies_u4
 from squircuit.reference.data import as_variables, observed_data
 from squircuit.reference.evaluate import evaluate_layers, weight_blocks
@@ -72,6 +73,7 @@ def _matrices(circuit: Circuit, data: Tensor, integrated: Scope) -> dict[Layer, 
         elif isinstance(layer, Input):  # a block of which some is observed
             matrices[layer] = PairGrams(circuit, circuit, data, integrated)(layer, layer)
         elif isinstance(layer, Sum):
+            _require_no_cross_terms(circuit, layer, integrated)
             matrices[layer] = _sum(circuit, layer, matrices)
         else:
             matrices[layer] = multiply_grams(layer, layer, [matrices[item] for item in layer.inputs])
@@ -83,6 +85,20 @@ def _operands(layer: Layer) -> tuple[Layer, ...]:
     if not isinstance(layer, Sum):
         return layer.inputs
     return tuple(below for item in layer.inputs for below in factors(item))
+
+
+def _require_no_cross_terms(circuit: Circuit, layer: Sum, integrated: Scope) -> None:
+    """Inputs of a sum are orthogonal over a variable or a block inside Z, not over a part of a block."""
+    layers: list[Layer] = postorder(layer.inputs, lambda item: item.inputs)
+    below = [item for item in layers if isinstance(item, Input)]
+    cut = {v for item in below if not set(item.variables) <= set(integrated) for v in item.variables}
+    if len(layer.inputs) > 1 and not set(layer.scope & integrated) - cut:
+        raise StructureError(
+            "orthogonal over what is integrated",
+            circuit.where(layer),
+            "a part of every block below this sum of several inputs is observed, so that cross terms count",
+            "give the block one input layer that has all of its functions, and sum over that",
+        )
 
 
 def _sum(circuit: Circuit, layer: Sum, matrices: dict[Layer, Tensor]) -> Tensor:

@@ -25,7 +25,6 @@ ARCHIVE = RemoteFile(
 """Of the page of its authors, which gives the MD5 c32a1d4ab5d03f1284b67883e8d87530 of this file."""
 TRAIN = tuple(f"cifar-10-batches-bin/data_batch_{number}.bin" for number in range(1, 6))
 TEST = ("cifar-10-batches-bin/test_batch.bin",)
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MIDDLE = 255
 """What is added to the colours of YCoCg-R, which are −255 to 255."""
 YCOCG = (256, 511, 511)
